@@ -1,0 +1,42 @@
+# Works on a fresh machine that has Python >= 3.11 and make; `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install test test-slow lint format bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+install: $(STAMP) ## create .venv and install dsf with its development tools
+
+# pip only brings uv; uv resolves torch and torchvision to builds that belong together.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	touch $@
+
+test: $(STAMP) ## run the tests, minutes on two cores
+	$(BIN)/python -m pytest -m "not slow and not browser and not network and not gpu" $(PYTEST_ARGS)
+
+test-slow: $(STAMP) ## run the slow tests that a CPU can run
+	$(BIN)/python -m pytest -m "slow and not browser and not network and not gpu" $(PYTEST_ARGS)
+
+lint: $(STAMP) ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure speed against rivals
+	$(BIN)/python benchmarks/special.py
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

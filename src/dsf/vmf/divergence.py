@@ -1,0 +1,403 @@
+"""Closed-form divergences between von Mises-Fisher distributions.
+
+Every function has two forms under one name:
+
+- *Elementwise*, ``f(kappa_i, kappa_j, cos, p)`` with cos = mu_i.mu_j, all broadcast together, or
+  ``f(i, j)`` with two :class:`~dsf.vmf.ViewDistribution` of matching shape. The value is
+  accurate relative to itself, however close the two distributions are: never negative, and
+  exactly 0 at equality. Near equality pass ``one_minus_cos`` = |mu_i - mu_j|^2 / 2 in place of
+  ``cos``, which cannot hold it (two ViewDistributions do so by themselves).
+- *Pairwise*, ``f(i, j, pairwise=True)`` with ViewDistributions of N and M entries: the (N, M)
+  matrix, from one matrix product. Its error is absolute, a few roundings of the terms that cancel
+  (for KL at most 8 eps (A_i k_i + A_i k_j + Phi_i + Phi_j)), which is what training needs.
+
+With theta = kappa mu, the log-partition function Phi is convex in theta and every divergence here
+is a combination of its Bregman divergences
+
+    KL(i || j) = Phi(k_j) - Phi(k_i) - A(k_i)(k_j - k_i) + A(k_i) k_j (1 - cos).
+
+The stable values use that the geometric mixtures theta_m = alpha theta_i + (1 - alpha) theta_j
+turn Renyi's family into sums of KL divergences to and from m, all of them positive.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypedDict, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dsf.vmf._checks import check_dimension, check_range, is_number, together
+from dsf.vmf.estimate import ViewDistribution
+from dsf.vmf.special import (
+    bessel_ratio,
+    bessel_ratio_derivative,
+    kappa_minus_log_partition,
+    log_partition,
+    one_minus_bessel_ratio,
+)
+
+__all__ = [
+    "bhattacharyya",
+    "chi_squared",
+    "geometric_jensen_shannon",
+    "hellinger",
+    "jeffreys",
+    "kl_divergence",
+    "renyi",
+]
+
+Side = Tensor | float | ViewDistribution
+
+
+class Options(TypedDict, total=False):
+    """What every divergence takes besides its positional arguments."""
+
+    one_minus_cos: Tensor | float | None
+    pairwise: bool
+    validate_args: bool | None
+
+
+def kl_divergence(
+    kappa_i: Side,
+    kappa_j: Side,
+    cos: Tensor | float | None = None,
+    p: int | None = None,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Kullback-Leibler divergence KL(vMF_i || vMF_j).
+
+    Phi(k_j) - Phi(k_i) + A(k_i)(k_i - k_j cos). Relative error below 1e-13 in float64 and 2e-5 in
+    float32. The pairwise form is a_i + b_j - x_i.y_j with x = A mu, y = kappa mu,
+    a = A kappa - Phi, b = Phi.
+    """
+    if options.get("pairwise"):
+        one_minus_cos = options.get("one_minus_cos")
+        return _pairwise_kl(*_view_distributions(kappa_i, kappa_j, cos, p, one_minus_cos))
+    pair = _pair(kappa_i, kappa_j, cos, p, **options)
+    return _evaluate(pair, _kl_direct, _kl_stable)
+
+
+def jeffreys(
+    kappa_i: Side,
+    kappa_j: Side,
+    cos: Tensor | float | None = None,
+    p: int | None = None,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Jeffreys divergence KL(i || j) + KL(j || i), without any normalising constant.
+
+    (A_i - A_j)(k_i - k_j) + (A_i k_j + A_j k_i)(1 - cos).
+    """
+    pair = _pair(kappa_i, kappa_j, cos, p, **options)
+    return _evaluate(pair, _jeffreys_direct, _jeffreys_stable)
+
+
+def renyi(
+    kappa_i: Side,
+    kappa_j: Side,
+    cos: Tensor | float | None = None,
+    p: int | None = None,
+    alpha: float = 0.5,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Renyi divergence of order ``alpha`` > 0 of i from j; KL at alpha = 1.
+
+    [Phi(|alpha theta_i + (1 - alpha) theta_j|) - alpha Phi_i - (1 - alpha) Phi_j] / (alpha - 1),
+    finite for every order, since the sphere is compact.
+    """
+    if not is_number(alpha) or not 0 < alpha < math.inf:
+        raise ValueError(f"alpha must be a finite Python number > 0; got {alpha!r}")
+    if alpha == 1:
+        return kl_divergence(kappa_i, kappa_j, cos, p, **options)
+    pair = _pair(kappa_i, kappa_j, cos, p, **options)
+    return _evaluate(
+        pair, lambda pair: _renyi_direct(pair, alpha), lambda pair: _renyi_stable(pair, alpha)
+    )
+
+
+def bhattacharyya(
+    kappa_i: Side,
+    kappa_j: Side,
+    cos: Tensor | float | None = None,
+    p: int | None = None,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Bhattacharyya distance -log of the integral of sqrt(f_i f_j); half of Renyi's order 1/2."""
+    return 0.5 * renyi(kappa_i, kappa_j, cos, p, 0.5, **options)
+
+
+def hellinger(
+    kappa_i: Side,
+    kappa_j: Side,
+    cos: Tensor | float | None = None,
+    p: int | None = None,
+    *,
+    squared: bool = True,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Squared Hellinger distance 1 - exp(-D_B) in [0, 1], D_B the Bhattacharyya distance.
+
+    ``squared=False`` gives the distance itself, a metric, whose gradient is infinite at 0.
+    """
+    distance = bhattacharyya(kappa_i, kappa_j, cos, p, **options)
+    square = -torch.expm1(-distance)
+    return square if squared else square.sqrt()
+
+
+def chi_squared(
+    kappa_i: Side,
+    kappa_j: Side,
+    cos: Tensor | float | None = None,
+    p: int | None = None,
+    *,
+    log: bool = False,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Pearson's chi^2(i || j), the integral of f_i^2 / f_j, minus 1.
+
+    It overflows soon: ``log=True`` gives log(1 + chi^2), which is Renyi's divergence of order 2.
+    """
+    logarithm = renyi(kappa_i, kappa_j, cos, p, 2.0, **options)
+    return logarithm if log else torch.expm1(logarithm)
+
+
+def geometric_jensen_shannon(
+    kappa_i: Side,
+    kappa_j: Side,
+    cos: Tensor | float | None = None,
+    p: int | None = None,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Geometric Jensen-Shannon divergence: the mean KL to the normalised geometric mean.
+
+    [KL(i || m) + KL(j || m)] / 2 with theta_m = (theta_i + theta_j) / 2, which is a quarter of the
+    Jeffreys divergence minus the Bhattacharyya distance.
+    """
+    pair = _pair(kappa_i, kappa_j, cos, p, **options)
+    return _evaluate(pair, _geometric_direct, _geometric_stable)
+
+
+# --- Arguments ---
+
+
+class _Pair(NamedTuple):
+    k_i: Tensor
+    k_j: Tensor
+    gap: Tensor  # 1 - cos
+    p: int
+    pairwise: bool = False
+
+
+def _pair(
+    i: Side,
+    j: Side,
+    cos: Tensor | float | None,
+    p: int | None,
+    *,
+    one_minus_cos: Tensor | float | None = None,
+    pairwise: bool = False,
+    validate_args: bool | None = None,
+) -> _Pair:
+    if pairwise or isinstance(i, ViewDistribution) or isinstance(j, ViewDistribution):
+        i, j = _view_distributions(i, j, cos, p, one_minus_cos)
+        p = i.p
+        if pairwise:
+            with torch.autocast(i.mu.device.type, enabled=False):
+                gap = 1 - i.mu @ j.mu.mT
+            return _Pair(i.kappa.unsqueeze(-1), j.kappa.unsqueeze(-2), gap, p, pairwise=True)
+        one_minus_cos = 0.5 * (i.mu - j.mu).square().sum(dim=-1)
+        i, j = i.kappa, j.kappa
+    else:
+        if p is None:
+            raise ValueError("p must be given with kappa_i and kappa_j; got None")
+        if (cos is None) == (one_minus_cos is None):
+            raise ValueError(
+                f"give exactly one of cos and one_minus_cos; got {cos=} and {one_minus_cos=}"
+            )
+    p = check_dimension(p)
+    if cos is None:
+        k_i, k_j, gap = together(kappa_i=i, kappa_j=j, one_minus_cos=one_minus_cos)
+        check_range("one_minus_cos", gap, 0, 2, validate_args, _SLACK)
+    else:
+        k_i, k_j, cos = together(kappa_i=i, kappa_j=j, cos=cos)
+        check_range("cos", cos, -1, 1, validate_args, _SLACK)
+        gap = 1 - cos
+    largest = torch.finfo(k_i.dtype).max
+    check_range("kappa_i", k_i, 0, largest, validate_args)
+    check_range("kappa_j", k_j, 0, largest, validate_args)
+    return _Pair(k_i, k_j, gap, p)
+
+
+# Cosines of vectors normalised in half precision miss 1 by this much.
+_SLACK = 1e-2
+
+
+def _view_distributions(
+    i: Side,
+    j: Side,
+    cos: Tensor | float | None,
+    p: int | None,
+    one_minus_cos: Tensor | float | None,
+) -> tuple[ViewDistribution, ViewDistribution]:
+    if not isinstance(i, ViewDistribution) or not isinstance(j, ViewDistribution):
+        names = f"{type(i).__name__} and {type(j).__name__}"
+        raise ValueError(
+            f"expected two ViewDistributions (pairwise=True takes no less); got {names}"
+        )
+    for name, value in {"cos": cos, "p": p, "one_minus_cos": one_minus_cos}.items():
+        if value is not None:
+            raise ValueError(f"{name} follows from two ViewDistributions; got {name}={value!r}")
+    if i.p != j.p:
+        raise ValueError(f"the distributions must share one dimension; got p = {i.p} and {j.p}")
+    return i, j
+
+
+# --- Evaluation ---
+
+
+def _evaluate(
+    pair: _Pair, direct: Callable[[_Pair], Tensor], stable: Callable[[_Pair], Tensor]
+) -> Tensor:
+    """The stable value with the derivatives of the direct expression.
+
+    Differentiating the stable value would go through quadrature and branches; the direct formula,
+    whose value cancels near equality, has derivatives that do not.
+    """
+    if pair.pairwise:
+        return direct(pair)
+    k_i, k_j, gap = (tensor.detach() for tensor in pair[:3])
+    value = stable(_Pair(k_i, k_j, gap.clamp(0, 2), pair.p))
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in pair[:3]):
+        expression = direct(pair)
+        value = value + (expression - expression.detach())
+    return value
+
+
+def _phi(kappa: Tensor, p: int) -> Tensor:
+    return log_partition(kappa, p, validate_args=False)
+
+
+def _a(kappa: Tensor, p: int) -> Tensor:
+    return bessel_ratio(kappa, p, validate_args=False)
+
+
+def _pairwise_kl(i: ViewDistribution, j: ViewDistribution) -> Tensor:
+    with torch.autocast(i.mu.device.type, enabled=False):
+        ratio = _a(i.kappa, i.p)
+        row = ratio * i.kappa - _phi(i.kappa, i.p)
+        column = _phi(j.kappa, j.p)
+        product = (ratio.unsqueeze(-1) * i.mu) @ (j.kappa.unsqueeze(-1) * j.mu).mT
+        return row.unsqueeze(-1) + column.unsqueeze(-2) - product
+
+
+def _kl_direct(pair: _Pair) -> Tensor:
+    k_i, k_j, gap, p, _ = pair
+    return _phi(k_j, p) - _phi(k_i, p) + _a(k_i, p) * (k_i - k_j + k_j * gap)
+
+
+def _kl_stable(pair: _Pair) -> Tensor:
+    k_i, k_j, gap, p, _ = pair
+    return _kl(k_i, k_j, k_j - k_i, gap, p)
+
+
+def _jeffreys_direct(pair: _Pair) -> Tensor:
+    k_i, k_j, gap, p, _ = pair
+    a_i, a_j = _a(k_i, p), _a(k_j, p)
+    return (a_i - a_j) * (k_i - k_j) + (a_i * k_j + a_j * k_i) * gap
+
+
+def _jeffreys_stable(pair: _Pair) -> Tensor:
+    k_i, k_j, gap, p, _ = pair
+    step = k_j - k_i
+    far = one_minus_bessel_ratio(k_i, p, validate_args=False)
+    far = far - one_minus_bessel_ratio(k_j, p, validate_args=False)
+    near = step * _integral(k_i, step, p, lambda u: 1.0)
+    radial = step * torch.where(_is_near(k_i, k_j, step, p), near, far)
+    return radial + (_a(k_i, p) * k_j + _a(k_j, p) * k_i) * gap
+
+
+def _renyi_direct(pair: _Pair, alpha: float) -> Tensor:
+    k_i, k_j, gap, p, _ = pair
+    beta = 1 - alpha
+    square = (alpha * k_i + beta * k_j).square() - 2 * alpha * beta * k_i * k_j * gap
+    positive = square > 0  # the square root has no derivative at 0, and Phi is flat there
+    m = torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
+    return (_phi(m, p) - alpha * _phi(k_i, p) - beta * _phi(k_j, p)) / -beta
+
+
+def _renyi_stable(pair: _Pair, alpha: float) -> Tensor:
+    k_i, k_j, gap, p, _ = pair
+    m, from_i, gap_i = _mixture(k_i, k_j, gap, alpha)
+    if alpha > 1:
+        return _kl(k_i, m, from_i, gap_i, p) / (alpha - 1) + _kl(k_i, k_j, k_j - k_i, gap, p)
+    _, from_j, gap_j = _mixture(k_j, k_i, gap, 1 - alpha)
+    to_i = _kl(m, k_i, -from_i, gap_i, p)
+    to_j = _kl(m, k_j, -from_j, gap_j, p)
+    return alpha / (1 - alpha) * to_i + to_j
+
+
+def _geometric_direct(pair: _Pair) -> Tensor:
+    return 0.25 * _jeffreys_direct(pair) - 0.5 * _renyi_direct(pair, 0.5)
+
+
+def _geometric_stable(pair: _Pair) -> Tensor:
+    k_i, k_j, gap, p, _ = pair
+    m, from_i, gap_i = _mixture(k_i, k_j, gap, 0.5)
+    _, from_j, gap_j = _mixture(k_j, k_i, gap, 0.5)
+    return 0.5 * (_kl(k_i, m, from_i, gap_i, p) + _kl(k_j, m, from_j, gap_j, p))
+
+
+def _kl(k: Tensor, other: Tensor, step: Tensor, gap: Tensor, p: int) -> Tensor:
+    """KL from concentration k to other, where step = other - k is known to its last digit."""
+    psi = kappa_minus_log_partition(k, p, validate_args=False)
+    psi = psi - kappa_minus_log_partition(other, p, validate_args=False)
+    far = psi + one_minus_bessel_ratio(k, p, validate_args=False) * step
+    near = step.square() * _integral(k, step, p, lambda u: 1 - u)
+    radial = torch.where(_is_near(k, other, step, p), near, far).clamp(min=0)
+    return radial + _a(k, p) * other * gap
+
+
+def _is_near(k: Tensor, other: Tensor, step: Tensor, p: int) -> Tensor:
+    # Half the distance from k to the nearest singularity of A_p', which lies on the imaginary axis.
+    return step.abs() <= 0.5 * (torch.minimum(k, other).square() + (p / 2 + 1) ** 2).sqrt()
+
+
+def _integral(k: Tensor, step: Tensor, p: int, weight: Callable[[float], float]) -> Tensor:
+    """Integral over u in [0, 1] of weight(u) A_p'(k + u step), by Gauss-Legendre quadrature."""
+    total = torch.zeros_like(k)
+    for u, w in _RULES[k.dtype]:
+        slope = bessel_ratio_derivative(k + u * step, p, validate_args=False)
+        total = total + w * weight(u) * slope
+    return total
+
+
+def _gauss_legendre(nodes: int) -> tuple[tuple[float, float], ...]:
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    return tuple(zip(((1 + points) / 2).tolist(), (weights / 2).tolist(), strict=True))
+
+
+_RULES = {torch.float64: _gauss_legendre(9), torch.float32: _gauss_legendre(5)}
+
+
+def _mixture(k_i: Tensor, k_j: Tensor, gap: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
+    """|theta_m|, |theta_m| - k_i and 1 - cos(m, i) of alpha theta_i + (1 - alpha) theta_j.
+
+    Each is accurate relative to itself, also where theta_i and theta_j nearly coincide.
+    """
+    beta = 1 - alpha
+    along = alpha * k_i + beta * (k_j - k_j * gap)
+    across = (beta * k_j).square() * gap * (2 - gap)
+    m = (along.square() + across).sqrt()
+    step = k_j - k_i
+    squares = beta * (beta * step * (k_j + k_i) + 2 * alpha * k_i * (step - k_j * gap))
+    shift = squares / _nonzero(m + k_i)
+    cos = along / _nonzero(m)
+    gap_i = torch.where(along > 0, across / _nonzero(m.square()) / (1 + cos.abs()), 1 - cos)
+    return m, shift, gap_i
+
+
+def _nonzero(x: Tensor) -> Tensor:
+    # Where a vector vanishes its direction is free: the quotient is multiplied by 0 later.
+    return torch.where(x > 0, x, 1)
