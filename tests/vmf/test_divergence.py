@@ -160,7 +160,7 @@ class TestAgainstQuadrature:
             jeffreys: kl + reverse,
             bhattacharyya: -affinity.log(),
             hellinger: 1 - affinity,
-            chi_squared: integral(((f_i - f_j) ** 2 / f_j)),
+            chi_squared: integral((f_i - f_j) ** 2 / f_j),
             geometric_jensen_shannon: geometric / 2,
         }
         for alpha in (0.25, 0.9, 1.0, 1.1, 3.0):

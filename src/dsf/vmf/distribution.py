@@ -6,7 +6,7 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
-from dsf.vmf._checks import check_dimension
+from dsf.vmf._checks import check_dimension, values_are_checked
 from dsf.vmf.divergence import kl_divergence
 from dsf.vmf.estimate import fit_views
 from dsf.vmf.special import (
@@ -40,8 +40,8 @@ class VonMisesFisher(Distribution):
         loc: mu, (..., p) unit vectors, p >= 2.
         concentration: kappa >= 0, broadcast against the batch shape of ``loc``; 0 is the uniform
             distribution on the sphere.
-        validate_args: as in ``torch.distributions``: by default values are checked, which on
-            CUDA synchronises with the device; pass False to avoid it.
+        validate_args: whether values are checked, here and in ``log_prob``. By default they are
+            on the CPU, and not where looking would synchronise with the device.
 
     >>> vmf = VonMisesFisher(torch.tensor([0.0, 0.0, 1.0]), torch.tensor(10.0))
     >>> vmf.mean
@@ -79,6 +79,8 @@ class VonMisesFisher(Distribution):
             ) from error
         self.loc = loc.expand(*batch_shape, p)
         self.concentration = concentration.expand(batch_shape)
+        # torch.compile turns the default of torch.distributions off for the whole process.
+        validate_args = values_are_checked(loc, validate_args)
         super().__init__(batch_shape, Size((p,)), validate_args=validate_args)
 
     @classmethod

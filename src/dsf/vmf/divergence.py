@@ -24,19 +24,13 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypedDict, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from dsf.vmf._bregman import integral, is_near, kl, mixture
 from dsf.vmf._checks import check_dimension, check_range, is_number, together
 from dsf.vmf.estimate import ViewDistribution
-from dsf.vmf.special import (
-    bessel_ratio,
-    bessel_ratio_derivative,
-    kappa_minus_log_partition,
-    log_partition,
-    one_minus_bessel_ratio,
-)
+from dsf.vmf.special import bessel_ratio, log_partition, one_minus_bessel_ratio
 
 __all__ = [
     "bhattacharyya",
@@ -299,7 +293,7 @@ def _kl_direct(pair: _Pair) -> Tensor:
 
 def _kl_stable(pair: _Pair) -> Tensor:
     k_i, k_j, gap, p, _ = pair
-    return _kl(k_i, k_j, k_j - k_i, gap, p)
+    return kl(k_i, k_j, k_j - k_i, gap, p)
 
 
 def _jeffreys_direct(pair: _Pair) -> Tensor:
@@ -313,8 +307,8 @@ def _jeffreys_stable(pair: _Pair) -> Tensor:
     step = k_j - k_i
     far = one_minus_bessel_ratio(k_i, p, validate_args=False)
     far = far - one_minus_bessel_ratio(k_j, p, validate_args=False)
-    near = step * _integral(k_i, step, p, lambda u: 1.0)
-    radial = step * torch.where(_is_near(k_i, k_j, step, p), near, far)
+    near = step * integral(k_i, step, p, lambda u: 1.0)
+    radial = step * torch.where(is_near(k_i, k_j, step, p), near, far)
     return radial + (_a(k_i, p) * k_j + _a(k_j, p) * k_i) * gap
 
 
@@ -329,12 +323,12 @@ def _renyi_direct(pair: _Pair, alpha: float) -> Tensor:
 
 def _renyi_stable(pair: _Pair, alpha: float) -> Tensor:
     k_i, k_j, gap, p, _ = pair
-    m, from_i, gap_i = _mixture(k_i, k_j, gap, alpha)
+    m, from_i, gap_i = mixture(k_i, k_j, gap, alpha)
     if alpha > 1:
-        return _kl(k_i, m, from_i, gap_i, p) / (alpha - 1) + _kl(k_i, k_j, k_j - k_i, gap, p)
-    _, from_j, gap_j = _mixture(k_j, k_i, gap, 1 - alpha)
-    to_i = _kl(m, k_i, -from_i, gap_i, p)
-    to_j = _kl(m, k_j, -from_j, gap_j, p)
+        return kl(k_i, m, from_i, gap_i, p) / (alpha - 1) + kl(k_i, k_j, k_j - k_i, gap, p)
+    _, from_j, gap_j = mixture(k_j, k_i, gap, 1 - alpha)
+    to_i = kl(m, k_i, -from_i, gap_i, p)
+    to_j = kl(m, k_j, -from_j, gap_j, p)
     return alpha / (1 - alpha) * to_i + to_j
 
 
@@ -344,60 +338,6 @@ def _geometric_direct(pair: _Pair) -> Tensor:
 
 def _geometric_stable(pair: _Pair) -> Tensor:
     k_i, k_j, gap, p, _ = pair
-    m, from_i, gap_i = _mixture(k_i, k_j, gap, 0.5)
-    _, from_j, gap_j = _mixture(k_j, k_i, gap, 0.5)
-    return 0.5 * (_kl(k_i, m, from_i, gap_i, p) + _kl(k_j, m, from_j, gap_j, p))
-
-
-def _kl(k: Tensor, other: Tensor, step: Tensor, gap: Tensor, p: int) -> Tensor:
-    """KL from concentration k to other, where step = other - k is known to its last digit."""
-    psi = kappa_minus_log_partition(k, p, validate_args=False)
-    psi = psi - kappa_minus_log_partition(other, p, validate_args=False)
-    far = psi + one_minus_bessel_ratio(k, p, validate_args=False) * step
-    near = step.square() * _integral(k, step, p, lambda u: 1 - u)
-    radial = torch.where(_is_near(k, other, step, p), near, far).clamp(min=0)
-    return radial + _a(k, p) * other * gap
-
-
-def _is_near(k: Tensor, other: Tensor, step: Tensor, p: int) -> Tensor:
-    # Half the distance from k to the nearest singularity of A_p', which lies on the imaginary axis.
-    return step.abs() <= 0.5 * (torch.minimum(k, other).square() + (p / 2 + 1) ** 2).sqrt()
-
-
-def _integral(k: Tensor, step: Tensor, p: int, weight: Callable[[float], float]) -> Tensor:
-    """Integral over u in [0, 1] of weight(u) A_p'(k + u step), by Gauss-Legendre quadrature."""
-    total = torch.zeros_like(k)
-    for u, w in _RULES[k.dtype]:
-        slope = bessel_ratio_derivative(k + u * step, p, validate_args=False)
-        total = total + w * weight(u) * slope
-    return total
-
-
-def _gauss_legendre(nodes: int) -> tuple[tuple[float, float], ...]:
-    points, weights = np.polynomial.legendre.leggauss(nodes)
-    return tuple(zip(((1 + points) / 2).tolist(), (weights / 2).tolist(), strict=True))
-
-
-_RULES = {torch.float64: _gauss_legendre(9), torch.float32: _gauss_legendre(5)}
-
-
-def _mixture(k_i: Tensor, k_j: Tensor, gap: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
-    """|theta_m|, |theta_m| - k_i and 1 - cos(m, i) of alpha theta_i + (1 - alpha) theta_j.
-
-    Each is accurate relative to itself, also where theta_i and theta_j nearly coincide.
-    """
-    beta = 1 - alpha
-    along = alpha * k_i + beta * (k_j - k_j * gap)
-    across = (beta * k_j).square() * gap * (2 - gap)
-    m = (along.square() + across).sqrt()
-    step = k_j - k_i
-    squares = beta * (beta * step * (k_j + k_i) + 2 * alpha * k_i * (step - k_j * gap))
-    shift = squares / _nonzero(m + k_i)
-    cos = along / _nonzero(m)
-    gap_i = torch.where(along > 0, across / _nonzero(m.square()) / (1 + cos.abs()), 1 - cos)
-    return m, shift, gap_i
-
-
-def _nonzero(x: Tensor) -> Tensor:
-    # Where a vector vanishes its direction is free: the quotient is multiplied by 0 later.
-    return torch.where(x > 0, x, 1)
+    m, from_i, gap_i = mixture(k_i, k_j, gap, 0.5)
+    _, from_j, gap_j = mixture(k_j, k_i, gap, 0.5)
+    return 0.5 * (kl(k_i, m, from_i, gap_i, p) + kl(k_j, m, from_j, gap_j, p))

@@ -29,8 +29,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dsf.vmf import _formulas as formulas
 from dsf.vmf._checks import as_floating, check_dimension, check_range, is_number, together
-from dsf.vmf._debye import Coefficients, Expansion, expansion
+from dsf.vmf._debye import Expansion, expansion
 
 __all__ = [
     "bessel_ratio",
@@ -50,7 +51,7 @@ def log_partition(kappa: Tensor, p: int, *, validate_args: bool | None = None) -
     Relative error below 1e-15 in float64 and 5e-7 in float32.
 
     >>> log_partition(torch.tensor([0.0, 404.55], dtype=torch.float64), 128)
-    tensor([  0.0000, 262.7546], dtype=torch.float64)
+    tensor([  0.0000, 262.2311], dtype=torch.float64)
     """
     return _special("log_partition", kappa, p, validate_args)
 
@@ -96,9 +97,9 @@ def inverse_bessel_ratio(
 ) -> Tensor:
     """Return the kappa with A_p(kappa) = r: Newton's method from Banerjee's approximation.
 
-    0 at r = 0, infinite at r = 1 (and where rounding has passed 1). Near 1, ``r`` cannot hold what kappa depends on: pass
-    ``one_minus_r`` too where it is known better than by subtraction. It sharpens the value
-    only; the gradient, 1 / A_p', goes to ``r``.
+    0 at r = 0, infinite at r = 1 and where a rounding has passed 1. Near 1, ``r`` cannot hold
+    what kappa depends on: pass ``one_minus_r`` too where it is known better than by subtraction.
+    It sharpens the value only; the gradient, 1 / A_p', goes to ``r``.
     """
     p = check_dimension(p)
     if one_minus_r is None:
@@ -194,13 +195,13 @@ def _newton(r: Tensor, one_minus_r: Tensor, p: int) -> Tensor:
     e = _expansion(p / 2 - 1, r.dtype)
     double = r.dtype is torch.float64
     kappa = banerjee(r, one_minus_r * (1 + r), p)
-    kappa = kappa.clamp(max=_LARGEST[r.dtype])
+    kappa = kappa.clamp(max=formulas.LARGEST[r.dtype])
     # Measured: the start is worst at small p (6 % at p = 2), and every step squares the error.
     for _ in range((4 if p < 16 else 3 if p < 1024 else 2) - (0 if double else 1)):
         residual = torch.where(
-            r > 0.5, _one_minus_ratio(kappa, e) - one_minus_r, r - _ratio(kappa, e)
+            r > 0.5, formulas.one_minus_ratio(kappa, e) - one_minus_r, r - formulas.ratio(kappa, e)
         )
-        kappa = kappa + residual / _derivative(kappa, e)
+        kappa = kappa + residual / formulas.derivative(kappa, e)
     return torch.where(one_minus_r > 0, kappa, math.inf)
 
 
@@ -209,182 +210,24 @@ def banerjee(r: Tensor, one_minus_r_squared: Tensor, p: int) -> Tensor:
     return r * (p - r.square()) / one_minus_r_squared
 
 
-# --- The formulas. Each takes kappa and the expansion, and knows nothing of autograd. ---
-
-
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _expansion(nu: float, dtype: torch.dtype) -> Expansion:
     # The compiler would trace the rational arithmetic behind it, for minutes.
     return expansion(nu, dtype)
 
 
-# kappa^2 must stay finite. From here on A_p = 1 and Phi_p = kappa to the last digit.
-_LARGEST = {torch.float64: 1e100, torch.float32: 1e15}
-
-
-def _geometry(kappa: Tensor, v: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x = v / h, y = kappa / h and d = h / v - 1 for h = sqrt(kappa^2 + v^2)."""
-    square = kappa.square()
-    h = (square + v * v).sqrt()
-    return v / h, kappa / h, square / ((h + v) * v)
-
-
-def _horner(coefficients: Coefficients, x: Tensor) -> Tensor:
-    total = torch.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total = total * x + coefficient
-    return total
-
-
-def _ratio_at_top(x: Tensor, y: Tensor, e: Expansion) -> Tensor:
-    return y * (1 / (1 + x) - x / e.v * (0.5 + x * _horner(e.S, x)))
-
-
-def _derivative_at_top(x: Tensor, e: Expansion) -> Tensor:
-    return x * x / e.v * (1 / (1 + x) + (0.5 - x * _horner(e.H, x)) / e.v)
-
-
-def _log_partition(kappa: Tensor, e: Expansion) -> Tensor:
-    finite = kappa.clamp(max=_LARGEST[kappa.dtype])
-    x, y, d = _geometry(finite, e.v)
-    total = e.v * (d - torch.log1p(d / 2)) - 0.5 * torch.log1p(d) + d * x * _horner(e.Q, x)
-    if e.steps:
-        ratio = _ratio_at_top(x, y, e)
-        for c in e.c:
-            total = total + torch.log1p(finite * ratio / c)
-            ratio = finite / (c + finite * ratio)
-    return total + (kappa - finite)
-
-
-def _kappa_minus_log_partition(kappa: Tensor, e: Expansion) -> Tensor:
-    x, y, d = _geometry(kappa, e.v)
-    # kappa - v d = v (y + 1 - x) / (1 + y), where 1 - x = d x. The logarithms of the steps are
-    # paired with v log1p(d / 2), which they cancel for large kappa.
-    half = d / 2
-    total = e.v * (y + d * x) / (1 + y) + (e.v - e.steps) * torch.log1p(half)
-    total = total + 0.5 * torch.log1p(d) - d * x * _horner(e.Q, x)
-    if e.steps:
-        ratio = _ratio_at_top(x, y, e)
-        for c in e.c:
-            product = kappa * ratio
-            total = total + torch.log1p((half * c - product) / (c + product))
-            ratio = kappa / (c + product)
-    return total
-
-
-def _ratio(kappa: Tensor, e: Expansion) -> Tensor:
-    kappa = kappa.clamp(max=_LARGEST[kappa.dtype])
-    x, y, _ = _geometry(kappa, e.v)
-    ratio = _ratio_at_top(x, y, e)
-    for c in e.c:
-        ratio = kappa / (c + kappa * ratio)
-    return ratio.clamp(max=1)  # a rounding may pass it
-
-
-def _one_minus_ratio(kappa: Tensor, e: Expansion) -> Tensor:
-    kappa = kappa.clamp(max=_LARGEST[kappa.dtype])
-    if not e.steps:
-        return _one_minus_ratio_plain(kappa, e)
-    switch = _switch(e)
-    small, large = kappa.clamp(max=switch), kappa.clamp(min=switch)
-    deviation, _ = _deviations(large, e)
-    far = (e.v - e.steps + 0.5 + deviation) / large
-    return torch.where(kappa > switch, far, _one_minus_ratio_plain(small, e))
-
-
-def _one_minus_ratio_plain(kappa: Tensor, e: Expansion) -> Tensor:
-    x, y, _ = _geometry(kappa, e.v)
-    rest = x * (1 + x + y) / ((1 + x) * (1 + y)) + y * x / e.v * (0.5 + x * _horner(e.S, x))
-    for c in e.c:
-        numerator = c - kappa * rest
-        rest = numerator / (kappa + numerator)
-    return rest
-
-
-def _derivative(kappa: Tensor, e: Expansion) -> Tensor:
-    kappa = kappa.clamp(max=_LARGEST[kappa.dtype])
-    if not e.steps:
-        return _derivative_plain(kappa, e)
-    switch = _switch(e)
-    small, large = kappa.clamp(max=switch), kappa.clamp(min=switch)
-    _, deviation = _deviations(large, e)
-    far = (e.v - e.steps + 0.5 + deviation) / large / large
-    return torch.where(kappa > switch, far, _derivative_plain(small, e))
-
-
-def _derivative_plain(kappa: Tensor, e: Expansion) -> Tensor:
-    x, y, _ = _geometry(kappa, e.v)
-    slope = _derivative_at_top(x, e)
-    if e.steps:
-        ratio = _ratio_at_top(x, y, e)
-        for c in e.c:
-            denominator = c + kappa * ratio
-            slope = (c - kappa * kappa * slope) / (denominator * denominator)
-            ratio = kappa / denominator
-    return slope
-
-
-def _switch(e: Expansion) -> float:
-    # Measured: near kappa = p the plain recurrence, whose errors grow with kappa, and the
-    # deviations, whose errors fall, are equally good.
-    return 2 * (e.v - e.steps) + 3
-
-
-def _deviations(kappa: Tensor, e: Expansion) -> tuple[Tensor, Tensor]:
-    """kappa (1 - A) - nu - 1/2 and kappa^2 A' - nu - 1/2, small at large kappa."""
-    x, y, _ = _geometry(kappa, e.v)
-    first = -e.v * x / (1 + y) - 0.5 * x * x + y * y * x * _horner(e.S, x)
-    second = -e.v * x - 0.5 * x * x - y * y * x * _horner(e.H, x)
-    for c in e.c:
-        target = (c - 1) / 2  # nu + 1/2 of the order the step arrives at
-        w = target - first
-        denominator = kappa + w
-        second = (
-            -(second + target * w * (2 * kappa + w) / kappa / kappa)
-            * (kappa / denominator).square()
-        )
-        first = -(kappa * first + target * w) / denominator
-    return first, second
+_VALUES: dict[str, Callable[[Tensor, Expansion], Tensor]] = {
+    "log_partition": formulas.log_partition,
+    "kappa_minus_log_partition": formulas.kappa_minus_log_partition,
+    "bessel_ratio": formulas.ratio,
+    "one_minus_bessel_ratio": formulas.one_minus_ratio,
+    "bessel_ratio_derivative": formulas.derivative,
+    "log_iv": formulas.log_iv,
+}
 
 
 def _second_derivative(kappa: Tensor, nu: float) -> Tensor:
-    """A_p'', in operations that autograd differentiates further."""
-    e = _expansion(nu, kappa.dtype)
-    kappa = kappa.clamp(max=_LARGEST[kappa.dtype])
-    x, y, _ = _geometry(kappa, e.v)
-    bend: Tensor = -(x.pow(3) * y / e.v**2) * ((2 + x) / (1 + x).square() + _horner(e.J, x) / e.v)
-    if e.steps:
-        ratio, slope = _ratio_at_top(x, y, e), _derivative_at_top(x, e)
-        for c in e.c:
-            denominator = c + kappa * ratio
-            numerator = c - kappa * kappa * slope
-            bend = (
-                -kappa * (2 * slope + kappa * bend)
-                - 2 * numerator * (ratio + kappa * slope) / denominator
-            ) / denominator.square()
-            slope = numerator / denominator.square()
-            ratio = kappa / denominator
-    return bend
-
-
-def _log_iv(x: Tensor, e: Expansion) -> Tensor:
-    nu = e.v - e.steps
-    if e.steps:
-        power = nu * torch.log(x / 2) if nu else 0.0
-        return power - math.lgamma(nu + 1) + _log_partition(x, e)
-    h = (x.square() + nu * nu).sqrt()
-    tail = _horner(e.D, nu / h) - 0.5 * torch.log(2 * math.pi * h)
-    return h + nu * torch.log(x / (nu + h)) + tail
-
-
-_VALUES: dict[str, Callable[[Tensor, Expansion], Tensor]] = {
-    "log_partition": _log_partition,
-    "kappa_minus_log_partition": _kappa_minus_log_partition,
-    "bessel_ratio": _ratio,
-    "one_minus_bessel_ratio": _one_minus_ratio,
-    "bessel_ratio_derivative": _derivative,
-    "log_iv": _log_iv,
-}
+    return formulas.second_derivative(kappa, _expansion(nu, kappa.dtype))
 
 
 _DERIVATIVES: dict[str, Callable[[Tensor, float], Tensor]] = {
