@@ -13,6 +13,8 @@ import argparse
 import json
 import platform
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,6 +29,7 @@ from dsf.vmf import bessel_ratio, log_partition
 
 VALUES = 65_536
 P = 128
+SEED = 0
 
 
 def log_partition_and_ratio(kappa: Tensor, p: int) -> tuple[Tensor, Tensor]:
@@ -53,7 +56,7 @@ def median_seconds(function: Callable[[], object], repeats: int) -> float:
 def speed(repeats: int) -> list[dict[str, object]]:
     torch.set_num_threads(1)
     # kappa from a thousandth to a thousand times p: below, SciPy returns zeros early and fast.
-    kappa = np.exp(np.random.default_rng(0).uniform(np.log(1e-3 * P), np.log(1e3 * P), VALUES))
+    kappa = np.exp(np.random.default_rng(SEED).uniform(np.log(1e-3 * P), np.log(1e3 * P), VALUES))
     rival = median_seconds(lambda: scipy_pair(kappa, P), repeats)
     rows: list[dict[str, object]] = [
         {"what": "SciPy ive pair, float64", "ms": 1e3 * rival, "times_faster": 1.0}
@@ -137,13 +140,33 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def provenance(commit: str | None) -> dict[str, object]:
+    if commit is None:
+        git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+        commit = git.stdout.strip() or "unknown"
+    return {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": commit,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "scipy": scipy.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "seed": SEED,
+        "values": VALUES,
+        "p": P,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write the tables there too")
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--commit", help="recorded in the JSON; asked of git by default")
     arguments = parser.parse_args()
-    versions = {"torch": torch.__version__, "scipy": scipy.__version__, "numpy": np.__version__}
-    result: dict[str, object] = {"versions": versions, "machine": platform.machine(), "p": P}
+    start = time.perf_counter()
+    result: dict[str, object] = {"provenance": provenance(arguments.commit)}
     # A cache of its own makes the compile times those of a first run.
     with tempfile.TemporaryDirectory() as cache, torch._inductor.utils.fresh_cache(dir=cache):
         result["speed"] = speed(arguments.repeats)
@@ -151,14 +174,15 @@ def main() -> None:
             f"log-partition and ratio of {VALUES} values, p = {P}, one CPU thread", result["speed"]
         )
         if torch.cuda.is_available():
-            result["gpu"] = torch.cuda.get_device_name()
             result["cuda"] = cuda_speed()
-            show(f"the same on {result['gpu']}", result["cuda"])
+            show(f"the same on {torch.cuda.get_device_name()}", result["cuda"])
     result["range"] = range_of_scipy()
     show("where SciPy's pair returns 0, inf or nan, over kappa in [1e-8, 1e8]", result["range"])
+    result["provenance"]["wall_s"] = time.perf_counter() - start
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(result, file, indent=2)
+            file.write("\n")
 
 
 if __name__ == "__main__":

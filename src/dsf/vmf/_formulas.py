@@ -13,29 +13,9 @@ from torch import Tensor
 from dsf.vmf._debye import Coefficients, Expansion
 
 # kappa^2 must stay finite. From here on A_p = 1 and Phi_p = kappa to the last digit.
+# A_p / kappa is 1 / p to the last digit below the smallest.
 LARGEST = {torch.float64: 1e100, torch.float32: 1e15}
-
-
-def _geometry(kappa: Tensor, v: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x = v / h, y = kappa / h and d = h / v - 1 for h = sqrt(kappa^2 + v^2)."""
-    square = kappa.square()
-    h = (square + v * v).sqrt()
-    return v / h, kappa / h, square / ((h + v) * v)
-
-
-def _horner(coefficients: Coefficients, x: Tensor) -> Tensor:
-    total = torch.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total = total * x + coefficient
-    return total
-
-
-def _ratio_at_top(x: Tensor, y: Tensor, e: Expansion) -> Tensor:
-    return y * (1 / (1 + x) - x / e.v * (0.5 + x * _horner(e.S, x)))
-
-
-def _derivative_at_top(x: Tensor, e: Expansion) -> Tensor:
-    return x * x / e.v * (1 / (1 + x) + (0.5 - x * _horner(e.H, x)) / e.v)
+SMALLEST = 1e-15
 
 
 def log_partition(kappa: Tensor, e: Expansion) -> Tensor:
@@ -46,8 +26,9 @@ def log_partition(kappa: Tensor, e: Expansion) -> Tensor:
     if e.steps:
         ratio = _ratio_at_top(x, y, e)
         for c in e.c:
-            total = total + torch.log1p(finite * ratio / c)
-            ratio = finite / (c + finite * ratio)
+            product = _once(finite * ratio)
+            total = total + torch.log1p(product / c)
+            ratio = finite / (c + product)
     return total + (kappa - finite)
 
 
@@ -62,7 +43,7 @@ def kappa_minus_log_partition(kappa: Tensor, e: Expansion) -> Tensor:
     if e.steps:
         ratio = _ratio_at_top(x, y, e)
         for c in e.c:
-            product = kappa * ratio
+            product = _once(kappa * ratio)
             total = total + torch.log1p((half * c - product) / (c + product))
             ratio = kappa / (c + product)
     return total
@@ -82,68 +63,42 @@ def one_minus_ratio(kappa: Tensor, e: Expansion) -> Tensor:
     """1 - A_p."""
     kappa = kappa.clamp(max=LARGEST[kappa.dtype])
     if not e.steps:
-        return _one_minus_ratio_plain(kappa, e)
-    switch = _switch(e)
-    small, large = kappa.clamp(max=switch), kappa.clamp(min=switch)
-    deviation, _ = _deviations(large, e)
-    far = (e.v - e.steps + 0.5 + deviation) / large
-    return torch.where(kappa > switch, far, _one_minus_ratio_plain(small, e))
+        x, y, _ = _geometry(kappa, e.v)
+        rest = x * (1 + x + y) / ((1 + x) * (1 + y))
+        return rest + y * x / e.v * (0.5 + x * _horner(e.S, x))
+    a = ratio(kappa, e)
+    # Where A_p > 1/2 kappa is at least half of p, and the deviation is accurate.
+    far = kappa.clamp(min=1)
+    return torch.where(a > 0.5, (_nu(e) + 0.5 + _deviation(far, e)) / far, 1 - a)
 
 
-def _one_minus_ratio_plain(kappa: Tensor, e: Expansion) -> Tensor:
-    x, y, _ = _geometry(kappa, e.v)
-    rest = x * (1 + x + y) / ((1 + x) * (1 + y)) + y * x / e.v * (0.5 + x * _horner(e.S, x))
-    for c in e.c:
-        numerator = c - kappa * rest
-        rest = numerator / (kappa + numerator)
-    return rest
+def for_inversion(kappa: Tensor, e: Expansion) -> tuple[Tensor, Tensor, Tensor]:
+    """A_p, 1 - A_p where A_p > 1/2, and A_p' to within some fifty roundings, at little cost."""
+    a = _once(ratio(kappa, e))
+    if not e.steps:
+        return a, one_minus_ratio(kappa, e), derivative(kappa, e)
+    # The differential equation A' = 1 - A^2 - (p - 1) A / kappa, for large kappa in terms of the
+    # deviation, kappa^2 A' = t^2 + 2 kappa deviation - deviation^2 with t = nu + 1/2.
+    t = _nu(e) + 0.5
+    far = _once(kappa.clamp(min=1))
+    deviation = _once(_deviation(far, e))
+    near_slope = 1 - a * a - 2 * t * a / kappa.clamp(min=SMALLEST)
+    far_slope = (t * t + deviation * (2 * far - deviation)) / far / far
+    slope = torch.where(a > 0.5, far_slope, near_slope)
+    return a, (t + deviation) / far, _once(slope)
 
 
 def derivative(kappa: Tensor, e: Expansion) -> Tensor:
     """A_p'."""
     kappa = kappa.clamp(max=LARGEST[kappa.dtype])
     if not e.steps:
-        return _derivative_plain(kappa, e)
-    switch = _switch(e)
-    small, large = kappa.clamp(max=switch), kappa.clamp(min=switch)
-    _, deviation = _deviations(large, e)
-    far = (e.v - e.steps + 0.5 + deviation) / large / large
-    return torch.where(kappa > switch, far, _derivative_plain(small, e))
-
-
-def _derivative_plain(kappa: Tensor, e: Expansion) -> Tensor:
-    x, y, _ = _geometry(kappa, e.v)
-    slope = _derivative_at_top(x, e)
-    if e.steps:
-        ratio = _ratio_at_top(x, y, e)
-        for c in e.c:
-            denominator = c + kappa * ratio
-            slope = (c - kappa * kappa * slope) / (denominator * denominator)
-            ratio = kappa / denominator
-    return slope
-
-
-def _switch(e: Expansion) -> float:
+        x, _, _ = _geometry(kappa, e.v)
+        return _derivative_at_top(x, e)
     # Measured: near kappa = p the plain recurrence, whose errors grow with kappa, and the
     # deviations, whose errors fall, are equally good.
-    return 2 * (e.v - e.steps) + 3
-
-
-def _deviations(kappa: Tensor, e: Expansion) -> tuple[Tensor, Tensor]:
-    """kappa (1 - A) - nu - 1/2 and kappa^2 A' - nu - 1/2, small at large kappa."""
-    x, y, _ = _geometry(kappa, e.v)
-    first = -e.v * x / (1 + y) - 0.5 * x * x + y * y * x * _horner(e.S, x)
-    second = -e.v * x - 0.5 * x * x - y * y * x * _horner(e.H, x)
-    for c in e.c:
-        target = (c - 1) / 2  # nu + 1/2 of the order the step arrives at
-        w = target - first
-        denominator = kappa + w
-        second = (
-            -(second + target * w * (2 * kappa + w) / kappa / kappa)
-            * (kappa / denominator).square()
-        )
-        first = -(kappa * first + target * w) / denominator
-    return first, second
+    switch = 2 * _nu(e) + 3
+    near, far = kappa.clamp(max=switch), kappa.clamp(min=switch)
+    return torch.where(kappa > switch, _derivative_far(far, e), _derivative_near(near, e))
 
 
 def second_derivative(kappa: Tensor, e: Expansion) -> Tensor:
@@ -154,23 +109,93 @@ def second_derivative(kappa: Tensor, e: Expansion) -> Tensor:
     if e.steps:
         ratio, slope = _ratio_at_top(x, y, e), _derivative_at_top(x, e)
         for c in e.c:
-            denominator = c + kappa * ratio
-            numerator = c - kappa * kappa * slope
-            bend = (
-                -kappa * (2 * slope + kappa * bend)
-                - 2 * numerator * (ratio + kappa * slope) / denominator
-            ) / denominator.square()
-            slope = numerator / denominator.square()
-            ratio = kappa / denominator
+            denominator = _once(c + kappa * ratio)
+            numerator = _once(c - kappa * kappa * slope)
+            turn = numerator * (ratio + kappa * slope) / denominator
+            bend = (-kappa * (2 * slope + kappa * bend) - 2 * turn) / denominator.square()
+            slope = _once(numerator / denominator.square())
+            ratio = _once(kappa / denominator)
     return bend
 
 
 def log_iv(x: Tensor, e: Expansion) -> Tensor:
     """log I_nu."""
-    nu = e.v - e.steps
+    nu = _nu(e)
     if e.steps:
         power = nu * torch.log(x / 2) if nu else 0.0
         return power - math.lgamma(nu + 1) + log_partition(x, e)
-    h = (x.square() + nu * nu).sqrt()
-    tail = _horner(e.D, nu / h) - 0.5 * torch.log(2 * math.pi * h)
+    h = _once((x.square() + nu * nu).sqrt())
+    tail = _horner(e.D, _once(nu / h)) - 0.5 * torch.log(2 * math.pi * h)
     return h + nu * torch.log(x / (nu + h)) + tail
+
+
+def _nu(e: Expansion) -> float:
+    return e.v - e.steps
+
+
+def _geometry(kappa: Tensor, v: float) -> tuple[Tensor, Tensor, Tensor]:
+    square = kappa.square()
+    h = _once((square + v * v).sqrt())
+    return _once(v / h), _once(kappa / h), _once(square / ((h + v) * v))
+
+
+def _horner(coefficients: Coefficients, x: Tensor) -> Tensor:
+    total = torch.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = total * x + coefficient
+    return total
+
+
+def _ratio_at_top(x: Tensor, y: Tensor, e: Expansion) -> Tensor:
+    return y * (1 / (1 + x) - x / e.v * (0.5 + x * _horner(e.S, x)))
+
+
+def _derivative_at_top(x: Tensor, e: Expansion) -> Tensor:
+    return x * x / e.v * (1 / (1 + x) + (0.5 - x * _horner(e.H, x)) / e.v)
+
+
+def _derivative_near(kappa: Tensor, e: Expansion) -> Tensor:
+    x, y, _ = _geometry(kappa, e.v)
+    slope, ratio = _derivative_at_top(x, e), _ratio_at_top(x, y, e)
+    for c in e.c:
+        denominator = _once(c + kappa * ratio)
+        slope = (c - kappa * kappa * slope) / denominator.square()
+        ratio = kappa / denominator
+    return slope
+
+
+def _derivative_far(kappa: Tensor, e: Expansion) -> Tensor:
+    # m = kappa^2 A' - nu - 1/2 is small, and the recurrence for it subtracts nothing large.
+    x, y, _ = _geometry(kappa, e.v)
+    m = -e.v * x - 0.5 * x * x - y * y * x * _horner(e.H, x)
+    deviation = _deviation_at_top(x, y, e)
+    for c in e.c:
+        target = (c - 1) / 2  # nu + 1/2 of the order the step arrives at
+        deviation = _once(deviation)
+        w = _once(target - deviation)
+        denominator = _once(kappa + w)
+        m = -(m + target * w * (2 * kappa + w) / kappa / kappa) * (kappa / denominator).square()
+        deviation = -(kappa * deviation + target * w) / denominator
+    return (_nu(e) + 0.5 + m) / kappa / kappa
+
+
+def _deviation(kappa: Tensor, e: Expansion) -> Tensor:
+    """kappa (1 - A) - nu - 1/2, which falls like 1 / kappa."""
+    x, y, _ = _geometry(kappa, e.v)
+    deviation = _deviation_at_top(x, y, e)
+    for c in e.c:
+        target = (c - 1) / 2
+        deviation = _once(deviation)
+        numerator = (kappa - target) * deviation + target * target
+        deviation = -numerator / (kappa + target - deviation)
+    return deviation
+
+
+def _deviation_at_top(x: Tensor, y: Tensor, e: Expansion) -> Tensor:
+    return -e.v * x / (1 + y) - 0.5 * x * x + y * y * x * _horner(e.S, x)
+
+
+def _once(x: Tensor) -> Tensor:
+    # Inductor inlines a value into each of its uses. In a recurrence that doubles the code at
+    # every step, and compilation takes minutes; it does not inline what a view is taken of.
+    return x.as_strided(x.shape, x.stride()) if torch.compiler.is_compiling() else x
