@@ -76,6 +76,19 @@ class TestCompile:
         for p in (128, 256, 12):  # the second call makes plain integers symbolic
             torch.testing.assert_close(compiled(kappa, p), log_partition(kappa, p))
 
+    @pytest.mark.parametrize(
+        "kappa",
+        [
+            pytest.param(torch.tensor(3.0), id="scalar"),
+            pytest.param(torch.arange(24.0).reshape(6, 4).t(), id="transposed"),
+            pytest.param(torch.arange(48.0).reshape(8, 6)[::2, 1::2], id="strided"),
+            pytest.param(torch.arange(4.0).unsqueeze(1).expand(4, 5), id="expanded"),
+        ],
+    )
+    def test_any_layout(self, kappa):
+        compiled = torch.compile(lambda k: bessel_ratio_derivative(k * 2, 3), fullgraph=True)
+        torch.testing.assert_close(compiled(kappa), bessel_ratio_derivative(kappa * 2, 3))
+
     def test_pairwise_kl(self):
         def matrix(views):
             i, j = fit_views(views[:8]), fit_views(views[8:])

@@ -159,7 +159,7 @@ class _Special(torch.autograd.Function):
 
     @staticmethod
     def forward(kappa: Tensor, nu: float, name: str) -> Tensor:
-        return _VALUES[name](kappa, _expansion(nu, kappa.dtype))
+        return _pointwise(_VALUES[name], _expansion(nu, kappa.dtype), kappa)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, float, str], output: Tensor) -> None:
@@ -177,7 +177,8 @@ class _InverseBesselRatio(torch.autograd.Function):
 
     @staticmethod
     def forward(r: Tensor, one_minus_r: Tensor, p: int) -> Tensor:
-        return _solve(r, one_minus_r, p)
+        e = _expansion(p / 2 - 1, r.dtype)
+        return _pointwise(lambda r, rest, e: _solve(r, rest, p, e), e, r, one_minus_r)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
@@ -191,9 +192,8 @@ class _InverseBesselRatio(torch.autograd.Function):
         return gradient / slope, None, None
 
 
-def _solve(r: Tensor, one_minus_r: Tensor, p: int) -> Tensor:
+def _solve(r: Tensor, one_minus_r: Tensor, p: int, e: Expansion) -> Tensor:
     """Halley's method: the step -f / f' of Newton, divided by 1 + step f'' / (2 f')."""
-    e = _expansion(p / 2 - 1, r.dtype)
     kappa = banerjee(r, one_minus_r * (1 + r), p).clamp(max=formulas.LARGEST[r.dtype])
     # The start is worst at small p, where it misses by 6 %; every step cubes the error.
     for _ in range(2 if p < 16 or r.dtype is torch.float64 else 1):
@@ -218,6 +218,13 @@ def _expansion(nu: float, dtype: torch.dtype) -> Expansion:
     return expansion(nu, dtype)
 
 
+def _pointwise(function: Callable[..., Tensor], e: Expansion, *tensors: Tensor) -> Tensor:
+    """Apply a formula; flat while compiling, where the formulas rely on the stride being 1."""
+    if not torch.compiler.is_compiling():
+        return function(*tensors, e)
+    return function(*(tensor.reshape(-1) for tensor in tensors), e).reshape(tensors[0].shape)
+
+
 _VALUES: dict[str, Callable[[Tensor, Expansion], Tensor]] = {
     "log_partition": formulas.log_partition,
     "kappa_minus_log_partition": formulas.kappa_minus_log_partition,
@@ -229,7 +236,7 @@ _VALUES: dict[str, Callable[[Tensor, Expansion], Tensor]] = {
 
 
 def _second_derivative(kappa: Tensor, nu: float) -> Tensor:
-    return formulas.second_derivative(kappa, _expansion(nu, kappa.dtype))
+    return _pointwise(formulas.second_derivative, _expansion(nu, kappa.dtype), kappa)
 
 
 _DERIVATIVES: dict[str, Callable[[Tensor, float], Tensor]] = {
