@@ -1,0 +1,53 @@
+"""The one place that talks to ``torch.distributed``; everything here also works without it."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def world_size() -> int:
+    """The number of processes that train together; 1 without ``torch.distributed``."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """The index of this process among them."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+def gather(tensor: Tensor) -> Tensor:
+    """Concatenate the tensors of all processes along the first dimension, with gradients.
+
+    Every process must bring the same shape. The gradient is *summed* over processes: with the
+    gradients of parameters averaged, as DDP does, it is then the gradient of the mean loss.
+    """
+    if world_size() == 1:
+        return tensor
+    result: Tensor = _Gather.apply(tensor)
+    return result
+
+
+def mean(tensor: Tensor) -> Tensor:
+    """The mean of a tensor over processes, without gradients."""
+    if world_size() == 1:
+        return tensor.detach()
+    total = tensor.detach().clone()
+    dist.all_reduce(total)
+    return total / world_size()
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        ctx.size = tensor.shape[0]
+        parts = [torch.empty_like(tensor) for _ in range(world_size())]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.contiguous().clone()
+        dist.all_reduce(total)
+        return total[rank() * ctx.size : (rank() + 1) * ctx.size]

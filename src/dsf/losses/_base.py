@@ -1,0 +1,218 @@
+"""What all contrastive losses share: inputs, negatives, the queue, gathering, diagnostics.
+
+A loss turns the views of each side into a *representation*, a tuple of tensors whose first
+dimension counts samples, and says what two representations have to do with each other.
+"""
+
+from collections.abc import Sequence
+from typing import Generic, Literal, TypeVar, cast, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from dsf import distributed
+from dsf.losses.contrast import CONTRASTS
+from dsf.losses.queue import Queue
+
+Features = Tensor | Sequence[Tensor]
+InBatch = Literal["both", "cross"]
+Diagnostics = dict[str, Tensor]
+R = TypeVar("R", bound=tuple[Tensor, ...])
+
+
+class ContrastiveLoss(nn.Module, Generic[R]):
+    """Contrast two sets of views, with negatives from the batch or from a memory bank.
+
+    Without a memory bank and with ``in_batch="both"``, all 2 B representations of the batch
+    contrast with each other (SimCLR); with ``"cross"``, those of ``out0`` with those of ``out1``
+    (MoCo v3). With a bank, the positive of ``out0`` is ``out1`` and the negatives are the bank's
+    (MoCo); the keys enter it after they were contrasted, in training mode only.
+    """
+
+    def __init__(
+        self,
+        temperature: float,
+        memory_bank_size: int | Sequence[int],
+        gather_distributed: bool,
+        contrast: str,
+        in_batch: InBatch,
+    ) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"temperature must be > 0; got {temperature!r}")
+        if contrast not in CONTRASTS:
+            raise ValueError(f"contrast must be one of {tuple(CONTRASTS)}; got {contrast!r}")
+        if in_batch not in get_args(InBatch):
+            raise ValueError(f"in_batch must be one of {get_args(InBatch)}; got {in_batch!r}")
+        self.temperature = temperature
+        self.gather_distributed = gather_distributed
+        self.contrast = contrast
+        self.in_batch = in_batch
+        self.queue: Queue | None = None
+        if memory_bank_size != 0:
+            sizes = tuple(memory_bank_size) if isinstance(memory_bank_size, Sequence) else ()
+            if len(sizes) != 2:
+                raise ValueError(f"memory_bank_size must be 0 or (K, D); got {memory_bank_size!r}")
+            self.queue = self.make_queue(*sizes)
+
+    # What a loss defines.
+
+    def represent(self, views: Tensor) -> R:
+        """The representation of (B, m, D) features."""
+        raise NotImplementedError
+
+    def logits(self, query: R, key: R) -> Tensor:
+        """The (..., N, M) similarities, up to a constant a row, before the temperature."""
+        raise NotImplementedError
+
+    def paired(self, query: R, key: R) -> Tensor:
+        """The (..., N) similarities of corresponding entries, up to the same constant."""
+        raise NotImplementedError
+
+    def make_queue(self, size: int, dimension: int) -> Queue:
+        """An empty queue for this representation."""
+        raise NotImplementedError
+
+    def enqueue(self, queue: Queue, key: R) -> None:
+        """Put keys into the queue."""
+        queue.write(*key)
+
+    def bank(self, queue: Queue, query: R, key: R) -> R:
+        """The queue's content as a representation."""
+        return cast(R, queue.read(query[0]))
+
+    def gather(self, key: R) -> R:
+        """The representations of all processes."""
+        return cast(R, tuple(distributed.gather(tensor) for tensor in key))
+
+    def row_constant(self, query: R) -> Tensor | float:
+        """What ``logits`` leaves out of the similarity."""
+        return 0.0
+
+    def statistics(self, query: R, key: R) -> Diagnostics:
+        """Further diagnostics of this loss."""
+        return {}
+
+    # What they share.
+
+    def forward(self, out0: Features, out1: Features) -> Tensor:
+        """The loss of two sides, each (B, m, D), m tensors (B, D), or (B, D) for one view."""
+        loss, _ = self._evaluate(out0, out1, diagnose=False)
+        return loss
+
+    def with_diagnostics(self, out0: Features, out1: Features) -> tuple[Tensor, Diagnostics]:
+        """The loss and detached scalars: similarities, their margin and the loss's statistics."""
+        return self._evaluate(out0, out1, diagnose=True)
+
+    def _evaluate(
+        self, out0: Features, out1: Features, diagnose: bool
+    ) -> tuple[Tensor, Diagnostics]:
+        views0, views1 = as_views("out0", out0), as_views("out1", out1)
+        if views0.shape != views1.shape:
+            raise ValueError(
+                "out0 and out1 must have the same shape; "
+                f"got {tuple(views0.shape)} and {tuple(views1.shape)} as (B, m, D)"
+            )
+        with torch.autocast(views0.device.type, enabled=False):
+            query, key = self.represent(views0), self.represent(views1)
+            if self.queue is not None:
+                logits, positives = self._against_queue(self.queue, query, key)
+            elif self.in_batch == "cross":
+                logits, positives = self._against_keys(query, key)
+            else:
+                logits, positives = self._against_batch(query, key)
+            loss = CONTRASTS[self.contrast](logits / self.temperature, positives)
+            diagnostics: Diagnostics = {}
+            if diagnose:
+                with torch.no_grad():
+                    diagnostics = self._diagnose(logits, positives, query, key)
+            if self.queue is not None and self.training:
+                self.enqueue(self.queue, self._gathered(detached(key)))
+        return loss, diagnostics
+
+    def _gathered(self, key: R) -> R:
+        return self.gather(key) if self.gather_distributed else key
+
+    def _offset(self, query: R) -> int:
+        return distributed.rank() * query[0].shape[0] if self.gather_distributed else 0
+
+    def _against_queue(self, queue: Queue, query: R, key: R) -> tuple[Tensor, Tensor]:
+        bank = self.bank(queue, query, key)
+        if bank[0].shape[1:] != query[0].shape[1:]:
+            raise ValueError(
+                f"the memory bank holds keys of shape {tuple(bank[0].shape[1:])}; "
+                f"got features of shape {tuple(query[0].shape[1:])}"
+            )
+        negative = self.logits(query, bank)
+        logits = torch.cat([self.paired(query, key).unsqueeze(-1), negative], dim=-1)
+        return logits, torch.zeros(logits.shape[-2], dtype=torch.int64, device=logits.device)
+
+    def _against_keys(self, query: R, key: R) -> tuple[Tensor, Tensor]:
+        logits = self.logits(query, self._gathered(key))
+        positives = torch.arange(logits.shape[-2], device=logits.device) + self._offset(query)
+        return logits, positives
+
+    def _against_batch(self, query: R, key: R) -> tuple[Tensor, Tensor]:
+        every = concatenate(self._gathered(query), self._gathered(key))
+        return self.without_self(self.logits(concatenate(query, key), every), query)
+
+    def without_self(self, logits: Tensor, query: R) -> tuple[Tensor, Tensor]:
+        """Leave every row's own column out of (..., 2 B, 2 B) logits, and find its positive's."""
+        half = logits.shape[-1] // 2
+        first = torch.arange(query[0].shape[0], device=logits.device) + self._offset(query)
+        itself = torch.cat([first, first + half]).unsqueeze(-1).expand((*logits.shape[:-1], 1))
+        return logits.scatter(-1, itself, -torch.inf), torch.cat([first + half, first])
+
+    def _diagnose(self, logits: Tensor, positives: Tensor, query: R, key: R) -> Diagnostics:
+        column = positives.unsqueeze(-1).expand((*logits.shape[:-1], 1))
+        positive = logits.gather(-1, column)
+        left_out = logits == -torch.inf
+        negatives = logits.masked_fill(left_out, 0).sum(-1, keepdim=True) - positive
+        negative = negatives / (logits.shape[-1] - 1 - left_out.sum(-1, keepdim=True))
+        symmetric = self.queue is None and self.in_batch == "both"
+        rows = concatenate(query, key) if symmetric else query
+        constant = torch.as_tensor(self.row_constant(rows), device=logits.device).unsqueeze(-1)
+        result = {
+            "positive": (positive + constant).mean(),
+            "negative": (negative + constant).mean(),
+            "margin": (positive - negative).mean(),
+        }
+        return result | self.statistics(query, key)
+
+
+def as_views(name: str, features: Features) -> Tensor:
+    """Features as (B, m, D), at least in float32."""
+    if not isinstance(features, Tensor):
+        shapes = {tuple(view.shape) for view in features}
+        if len(shapes) != 1:
+            raise ValueError(f"{name} must be a list of tensors of one shape; got {shapes}")
+        features = torch.stack(list(features), dim=1)
+    if features.dim() == 2:
+        features = features.unsqueeze(1)
+    if features.dim() != 3 or 0 in features.shape or not features.is_floating_point():
+        raise ValueError(
+            f"{name} must hold features of shape (B, m, D), a list of m (B, D), or (B, D); "
+            f"got shape {tuple(features.shape)} of {features.dtype}"
+        )
+    return features if features.dtype is torch.float64 else features.float()
+
+
+def unit(views: Tensor) -> Tensor:
+    """Vectors of length 1."""
+    return normalize(views, dim=-1)
+
+
+def concatenate(first: R, second: R) -> R:
+    """Two representations as one."""
+    return _rebuild(first, [torch.cat(pair) for pair in zip(first, second, strict=True)])
+
+
+def detached(representation: R) -> R:
+    """A representation cut from the graph."""
+    return _rebuild(representation, [tensor.detach() for tensor in representation])
+
+
+def _rebuild(like: R, tensors: list[Tensor]) -> R:
+    make = getattr(type(like), "_make", tuple)  # a named tuple stays one
+    return cast(R, make(tensors))

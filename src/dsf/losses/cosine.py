@@ -1,0 +1,125 @@
+"""The cosine losses: two views, and the multi-view baselines Loss_avg and Feature_avg."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dsf.losses._base import ContrastiveLoss, InBatch, unit
+from dsf.losses._precision import matmul
+from dsf.losses.queue import Queue
+
+
+class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
+    """Feature_avg: contrast between the means of the m unit features.
+
+    The similarity of two means is the mean of the m x m cosines between their views.
+    ``normalize=True`` makes the means unit vectors first.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        memory_bank_size: int | Sequence[int] = 0,
+        gather_distributed: bool = False,
+        contrast: str = "infonce",
+        in_batch: InBatch = "both",
+        normalize: bool = False,
+    ) -> None:
+        super().__init__(temperature, memory_bank_size, gather_distributed, contrast, in_batch)
+        self.normalize = normalize
+
+    def represent(self, views: Tensor) -> tuple[Tensor]:
+        """The mean of the unit features."""
+        mean = unit(views).mean(dim=1)
+        return (unit(mean) if self.normalize else mean,)
+
+    def logits(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
+        """Inner products."""
+        return matmul(query[0], key[0].mT)
+
+    def paired(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
+        """Inner products of corresponding entries."""
+        return (query[0] * key[0]).sum(dim=-1)
+
+    def make_queue(self, size: int, dimension: int) -> Queue:
+        """A queue of means."""
+        return Queue(size, features=(dimension,))
+
+    def statistics(self, query: tuple[Tensor], key: tuple[Tensor]) -> dict[str, Tensor]:
+        """The mean length of the averages."""
+        return {"resultant": torch.cat([query[0], key[0]]).norm(dim=-1).mean()}
+
+
+class CosineLoss(FeatureAverage):
+    """The two-view loss: contrast of cosine similarities."""
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        memory_bank_size: int | Sequence[int] = 0,
+        gather_distributed: bool = False,
+        contrast: str = "infonce",
+        in_batch: InBatch = "both",
+    ) -> None:
+        super().__init__(temperature, memory_bank_size, gather_distributed, contrast, in_batch)
+
+    def represent(self, views: Tensor) -> tuple[Tensor]:
+        """The one unit feature."""
+        if views.shape[1] != 1:
+            raise ValueError(
+                f"CosineLoss takes one view a side; got m = {views.shape[1]} "
+                "(LossAverage, FeatureAverage and DSFLoss take more)"
+            )
+        return super().represent(views)
+
+
+class LossAverage(ContrastiveLoss[tuple[Tensor]]):
+    """Loss_avg: the mean of the cosine loss over the m x m pairs of views.
+
+    Pair (l, l') contrasts the l-th view of each query with the l'-th views of all keys, so that
+    every method spans the same images. ``views`` is m, needed with a memory bank only.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        memory_bank_size: int | Sequence[int] = 0,
+        gather_distributed: bool = False,
+        contrast: str = "infonce",
+        in_batch: InBatch = "both",
+        views: int = 1,
+    ) -> None:
+        if views < 1:
+            raise ValueError(f"views must be at least 1; got {views}")
+        self._views = views
+        super().__init__(temperature, memory_bank_size, gather_distributed, contrast, in_batch)
+
+    def represent(self, views: Tensor) -> tuple[Tensor]:
+        """All unit features, (B, m, D)."""
+        return (unit(views),)
+
+    def logits(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
+        """Cosines, (m, m, N, M)."""
+        return matmul(query[0].movedim(1, 0).unsqueeze(1), key[0].movedim(1, 0).mT)
+
+    def paired(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
+        """Cosines of corresponding samples, (m, m, N)."""
+        return torch.einsum("nld,nkd->lkn", query[0], key[0])
+
+    def make_queue(self, size: int, dimension: int) -> Queue:
+        """A queue of all m views of each key."""
+        return Queue(size, features=(self._views, dimension))
+
+    def _against_batch(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Tensor, Tensor]:
+        # A problem a pair (l, l'): the l-th views of out0 and the l'-th of out1 together.
+        problems = self._problems(query[0], key[0])
+        every = self._problems(*self._gathered(query), *self._gathered(key))
+        return self.without_self(matmul(problems, every.mT), query)
+
+    @staticmethod
+    def _problems(query: Tensor, key: Tensor) -> Tensor:
+        m = query.shape[1]
+        first = query.movedim(1, 0).unsqueeze(1).expand(m, m, -1, -1)
+        second = key.movedim(1, 0).unsqueeze(0).expand(m, m, -1, -1)
+        return torch.cat([first, second], dim=2)
