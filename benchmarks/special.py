@@ -9,19 +9,14 @@ machine only the ratios mean anything. A second table lists where SciPy's pair r
 NaN and we do not, and a third, where there is a CUDA device, the times there.
 """
 
-import argparse
-import json
-import platform
 import statistics
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 
 import numpy as np
-import scipy
 import scipy.special
 import torch
+from report import Report, cuda_milliseconds, finish, parse, provenance, show
 from torch import Tensor
 
 from dsf.vmf import bessel_ratio, log_partition
@@ -77,24 +72,15 @@ def speed(repeats: int) -> list[dict[str, object]]:
 
 
 def cuda_speed() -> list[dict[str, object]]:
-    rows = []
+    rows: list[dict[str, object]] = []
     kappa = torch.rand(VALUES, device="cuda") * 10 * P
     compiled = torch.compile(log_partition_and_ratio, fullgraph=True)
     for dtype in (torch.float64, torch.float32):
         x = kappa.to(dtype)
         for name, function in (("eager", log_partition_and_ratio), ("compiled", compiled)):
-            for _ in range(5):
-                function(x, P)
-            events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            times = []
-            for _ in range(50):
-                events[0].record()
-                function(x, P)
-                events[1].record()
-                torch.cuda.synchronize()
-                times.append(events[0].elapsed_time(events[1]))
+            milliseconds = cuda_milliseconds(lambda f=function, x=x: f(x, P))
             what = f"dsf {name}, {str(dtype).removeprefix('torch.')}, CUDA"
-            rows.append({"what": what, "ms": statistics.median(times)})
+            rows.append({"what": what, "ms": milliseconds})
     return rows
 
 
@@ -126,48 +112,11 @@ def range_of_scipy() -> list[dict[str, object]]:
     return rows
 
 
-def show(title: str, rows: list[dict[str, object]]) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
-    widths = [max(len(text) for text in column) for column in zip(names, *cells, strict=True)]
-    print(f"\n{title}")
-    for line in (names, *cells):
-        print("  " + "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def provenance(commit: str | None) -> dict[str, object]:
-    if commit is None:
-        git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-        commit = git.stdout.strip() or "unknown"
-    return {
-        "command": "python benchmarks/special.py",
-        "commit": commit,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "scipy": scipy.__version__,
-        "numpy": np.__version__,
-        "machine": platform.machine(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "seed": SEED,
-        "values": VALUES,
-        "p": P,
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the tables there too")
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--commit", help="recorded in the JSON; asked of git by default")
-    arguments = parser.parse_args()
-    start = time.perf_counter()
-    result: dict[str, object] = {"provenance": provenance(arguments.commit)}
+    arguments = parse(__doc__)
+    result: Report = {"provenance": provenance("benchmarks/special.py", arguments, seed=SEED)}
     # A cache of its own makes the compile times those of a first run.
-    with tempfile.TemporaryDirectory() as cache, torch._inductor.utils.fresh_cache(dir=cache):
+    with torch._inductor.utils.fresh_cache():
         result["speed"] = speed(arguments.repeats)
         show(
             f"log-partition and ratio of {VALUES} values, p = {P}, one CPU thread", result["speed"]
@@ -177,11 +126,7 @@ def main() -> None:
             show(f"the same on {torch.cuda.get_device_name()}", result["cuda"])
     result["range"] = range_of_scipy()
     show("where SciPy's pair returns 0, inf or nan, over kappa in [1e-8, 1e8]", result["range"])
-    result["provenance"]["wall_s"] = time.perf_counter() - start
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(result, file, indent=2)
-            file.write("\n")
+    finish(result, arguments)
 
 
 if __name__ == "__main__":

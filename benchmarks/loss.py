@@ -1,0 +1,144 @@
+"""What the losses cost at the size of the CIFAR-10 recipe, forward and backward.
+
+    python benchmarks/loss.py [--json FILE]
+
+N = 256 images, m = 4 views a side, K = 4,096 queued keys, D = 128, on the CUDA device if there is
+one. DSF is compared with FeatureAverage and LossAverage on the same features, and with the
+arrangement of the paper's equations written plainly: three N x K terms, of which ours keeps one
+matrix product. Times are medians of calls; the queue is written in each.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from report import Report, cuda_milliseconds, finish, parse, provenance, show
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+
+from dsf.losses import DSFLoss, FeatureAverage, LossAverage
+
+N, M, K, D = 256, 4, 4096, 128
+SEED = 0
+
+
+class ThreeTerms(nn.Module):
+    """The published similarity as it is written: every term as an N x K matrix.
+
+    log I_nu comes from the uniform expansion with the polynomials U_0 to U_3, kappa of the queue
+    is the mean of the batch.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("queue", normalize(torch.randn(K, D), dim=-1))
+
+    def forward(self, out0: Tensor, out1: Tensor) -> Tensor:
+        mu_q, r_q, kappa_q = self.estimate(out0)
+        mu_k, _, kappa_k = self.estimate(out1)
+        kappa = torch.cat([kappa_q, kappa_k]).mean().detach().expand(K)
+        negative = self.similarity(
+            r_q[:, None], kappa_q[:, None], kappa, mu_q @ self.queue.clone().T
+        )
+        positive = self.similarity(r_q, kappa_q, kappa_k, (mu_q * mu_k).sum(-1))
+        logits = torch.cat([positive[:, None], negative], dim=1)
+        loss = cross_entropy(logits, torch.zeros(N, dtype=torch.int64, device=logits.device))
+        with torch.no_grad():
+            self.queue.copy_(torch.cat([mu_k, self.queue[:-N]]))
+        return loss
+
+    def estimate(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean = normalize(views, dim=-1).mean(1)
+        length = mean.norm(dim=-1)
+        r = 0.95 * length
+        return mean / length[:, None], r, r * (D - r**2) / (1 - r**2) / D
+
+    def similarity(self, r: Tensor, k_i: Tensor, k_j: Tensor, cos: Tensor) -> Tensor:
+        nu = D / 2 - 1
+        first = nu * torch.log(k_i / k_j)
+        second = self.log_bessel(k_j, nu) - self.log_bessel(k_i, nu)
+        third = r * (k_i - k_j * cos)
+        return -(first + second + third)
+
+    def log_bessel(self, k: Tensor, nu: float) -> Tensor:
+        z = k / nu
+        root = torch.sqrt(1 + z**2)
+        x = 1 / root
+        eta = root + torch.log(z / (1 + root))
+        u1 = (3 * x - 5 * x**3) / 24
+        u2 = (81 * x**2 - 462 * x**4 + 385 * x**6) / 1152
+        u3 = (30375 * x**3 - 369603 * x**5 + 765765 * x**7 - 425425 * x**9) / 414720
+        total = 1 + u1 / nu + u2 / nu**2 + u3 / nu**3
+        return nu * eta - 0.25 * torch.log(1 + z**2) + torch.log(total)
+
+
+def candidates() -> dict[str, nn.Module]:
+    bank = (K, D)
+    return {
+        "FeatureAverage": FeatureAverage(memory_bank_size=bank),
+        "DSF": DSFLoss(memory_bank_size=bank),
+        "DSF, kappa of the batch": DSFLoss(memory_bank_size=bank, queue_kappa="batch-mean"),
+        "DSF exact": DSFLoss(memory_bank_size=bank, mode="exact"),
+        "LossAverage": LossAverage(memory_bank_size=bank, views=M),
+        "three N x K terms": ThreeTerms(),
+    }
+
+
+def step(loss: Callable[[Tensor, Tensor], Tensor], out0: Tensor, out1: Tensor) -> Tensor:
+    (gradient,) = torch.autograd.grad(loss(out0, out1), out0)
+    return gradient
+
+
+def milliseconds(function: Callable[[], object], device: str, repeats: int) -> float:
+    if device == "cuda":
+        return cuda_milliseconds(function, 10 * repeats)
+    for _ in range(3):
+        function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times)
+
+
+def measure(device: str, repeats: int) -> list[dict[str, object]]:
+    torch.manual_seed(SEED)
+    base = torch.randn(N, 1, D, device=device)
+    out0, out1 = (base + 0.5 * torch.randn(N, M, D, device=device) for _ in range(2))
+    out0.requires_grad_()
+    rows: list[dict[str, object]] = []
+    for name, loss in candidates().items():
+        loss = loss.to(device)
+        row: dict[str, object] = {"loss": name}
+        for how, function in (("eager", loss), ("compiled", torch.compile(loss, fullgraph=True))):
+            torch._dynamo.reset()
+            step(function, out0, out1)
+            row[f"{how}_ms"] = milliseconds(lambda f=function: step(f, out0, out1), device, repeats)
+            if device == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
+                step(function, out0, out1)
+                row[f"{how}_MiB"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+        rows.append(row)
+    reference = rows[0]["compiled_ms"]
+    for row in rows:
+        row["compiled_over_FeatureAverage"] = row["compiled_ms"] / reference
+    return rows
+
+
+def main() -> None:
+    arguments = parse(__doc__)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    sizes = {"N": N, "m": M, "K": K, "D": D}
+    report: Report = {
+        "provenance": provenance("benchmarks/loss.py", arguments, seed=SEED, device=device, **sizes)
+    }
+    report["losses"] = measure(device, arguments.repeats)
+    show(f"forward and backward on {report['provenance']['gpu'] or device}", report["losses"])
+    finish(report, arguments)
+
+
+if __name__ == "__main__":
+    main()

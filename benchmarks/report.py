@@ -1,0 +1,83 @@
+"""What the benchmarks share: tables, provenance, timing on a CUDA device."""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Report = dict[str, Any]
+
+
+def parse(documentation: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write the tables there too")
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--commit", help="recorded in the JSON; asked of git by default")
+    return parser.parse_args()
+
+
+def provenance(script: str, arguments: argparse.Namespace, **more: object) -> dict[str, object]:
+    commit = arguments.commit
+    if commit is None:
+        git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+        commit = git.stdout.strip() or "unknown"
+    versions = {}
+    for name in ("torch", "numpy", "scipy", "triton"):
+        try:
+            versions[name] = __import__(name).__version__
+        except ImportError:
+            versions[name] = None
+    return {
+        "command": f"python {script}",
+        "commit": commit,
+        "python": platform.python_version(),
+        **versions,
+        "machine": platform.machine(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "started": time.time(),
+        **more,
+    }
+
+
+def finish(report: Report, arguments: argparse.Namespace) -> None:
+    """Complete the provenance and write the report where asked."""
+    report["provenance"]["wall_s"] = time.time() - report["provenance"].pop("started")
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(report, file, indent=2)
+            file.write("\n")
+
+
+def cuda_milliseconds(function: Callable[[], object], repeats: int = 50) -> float:
+    """The median time of a call on the device, after a warm-up."""
+    for _ in range(10):
+        function()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times = []
+    for _ in range(repeats):
+        start.record()
+        function()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def show(title: str, rows: list[dict[str, object]]) -> None:
+    """Print a table."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(text) for text in column) for column in zip(names, *cells, strict=True)]
+    print(f"\n{title}")
+    for line in (names, *cells):
+        print("  " + "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
