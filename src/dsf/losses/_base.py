@@ -86,9 +86,9 @@ class ContrastiveLoss(nn.Module, Generic[R]):
         """The representations of all processes."""
         return cast(R, tuple(distributed.gather(tensor) for tensor in key))
 
-    def row_constant(self, query: R) -> Tensor | float:
-        """What ``logits`` leaves out of the similarity."""
-        return 0.0
+    def row_constant(self, query: R) -> Tensor | None:
+        """What ``logits`` leaves out of the similarity, (N,), if anything."""
+        return None
 
     def statistics(self, query: R, key: R) -> Diagnostics:
         """Further diagnostics of this loss."""
@@ -170,14 +170,15 @@ class ContrastiveLoss(nn.Module, Generic[R]):
         left_out = logits == -torch.inf
         negatives = logits.masked_fill(left_out, 0).sum(-1, keepdim=True) - positive
         negative = negatives / (logits.shape[-1] - 1 - left_out.sum(-1, keepdim=True))
+        result = {"margin": (positive - negative).mean()}
         symmetric = self.queue is None and self.in_batch == "both"
-        rows = concatenate(query, key) if symmetric else query
-        constant = torch.as_tensor(self.row_constant(rows), device=logits.device).unsqueeze(-1)
-        result = {
-            "positive": (positive + constant).mean(),
-            "negative": (negative + constant).mean(),
-            "margin": (positive - negative).mean(),
-        }
+        constant = self.row_constant(concatenate(query, key) if symmetric else query)
+        if constant is not None:
+            positive, negative = (
+                positive + constant.unsqueeze(-1),
+                negative + constant.unsqueeze(-1),
+            )
+        result |= {"positive": positive.mean(), "negative": negative.mean()}
         return result | self.statistics(query, key)
 
 

@@ -33,7 +33,7 @@ class Queue(nn.Module):
 
     def read(self, like: Tensor) -> tuple[Tensor, ...]:
         """Copies, in the dtype of ``like``, so that backward sees what forward saw."""
-        return tuple(self.get_buffer(name).to(like.dtype, copy=True) for name in self.names)
+        return tuple(_snapshot(self.get_buffer(name)).to(like.dtype) for name in self.names)
 
     @torch.no_grad()
     def write(self, *keys: Tensor) -> None:
@@ -47,3 +47,15 @@ class Queue(nn.Module):
             buffer.index_copy_(0, slots, key[count - kept :].to(buffer.dtype))
         self.position.copy_((self.position + count) % self.size)
         self.filled.copy_((self.filled + count).clamp(max=self.size))
+
+
+# An operator of its own: a compiled graph drops a plain copy, and then hands backward the buffer
+# that the keys have been written to meanwhile.
+@torch.library.custom_op("dsf::snapshot", mutates_args=())
+def _snapshot(buffer: Tensor) -> Tensor:
+    return buffer.clone()
+
+
+@_snapshot.register_fake
+def _(buffer: Tensor) -> Tensor:
+    return torch.empty_like(buffer)
