@@ -1,0 +1,36 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiler")]
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_benchmark(name):
+        report = tmp_path / "report.json"
+        command = [sys.executable, str(BENCHMARKS / name), "--repeats", "3", "--json", str(report)]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return output, json.loads(report.read_text())
+
+    return run_benchmark
+
+
+def test_special(run):
+    output, result = run("special.py")
+    assert "SciPy ive pair" in output
+    assert {row["what"] for row in result["speed"]} >= {"dsf eager, float64"}
+    by_dimension = {row["p"]: row for row in result["range"]}
+    assert all(row["dsf_fails_at"] == 0 for row in by_dimension.values())
+    assert by_dimension[1024]["scipy_fails_at"] > 900
+
+
+def test_loss(run):
+    output, result = run("loss.py")
+    assert "three N x K terms" in output
+    assert {"command", "commit", "seed", "wall_s"} <= set(result["provenance"])
+    assert all(row["compiled_ms"] > 0 for row in result["losses"])
