@@ -4,6 +4,7 @@ A loss turns the views of each side into a *representation*, a tuple of tensors 
 dimension counts samples, and says what two representations have to do with each other.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, Literal, TypeVar, cast, get_args
 
@@ -21,7 +22,7 @@ Diagnostics = dict[str, Tensor]
 R = TypeVar("R", bound=tuple[Tensor, ...])
 
 
-class ContrastiveLoss(nn.Module, Generic[R]):
+class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     """Contrast two sets of views, with negatives from the batch or from a memory bank.
 
     Without a memory bank and with ``in_batch="both"``, all 2 B representations of the batch
@@ -58,21 +59,21 @@ class ContrastiveLoss(nn.Module, Generic[R]):
 
     # What a loss defines.
 
+    @abstractmethod
     def represent(self, views: Tensor) -> R:
         """The representation of (B, m, D) features."""
-        raise NotImplementedError
 
+    @abstractmethod
     def logits(self, query: R, key: R) -> Tensor:
         """The (..., N, M) similarities, up to a constant a row, before the temperature."""
-        raise NotImplementedError
 
+    @abstractmethod
     def paired(self, query: R, key: R) -> Tensor:
         """The (..., N) similarities of corresponding entries, up to the same constant."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make_queue(self, size: int, dimension: int) -> Queue:
         """An empty queue for this representation."""
-        raise NotImplementedError
 
     def enqueue(self, queue: Queue, key: R) -> None:
         """Put keys into the queue."""
