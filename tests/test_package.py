@@ -4,6 +4,7 @@ import sys
 import tomllib
 from importlib import metadata
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 import dsf
@@ -31,7 +32,7 @@ def test_constraints_satisfy_the_lower_bounds():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     extras = project["optional-dependencies"]
-    for requirement in project["dependencies"] + sum(extras.values(), []):
+    for requirement in chain(project["dependencies"], *extras.values()):
         if requirement.startswith("dsf-ssl"):
             continue
         name, bound = requirement.split(">=")
