@@ -97,17 +97,30 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
 
     # What they share.
 
-    def forward(self, out0: Features, out1: Features) -> Tensor:
-        """The loss of two sides, each (B, m, D), m tensors (B, D), or (B, D) for one view."""
-        loss, _ = self._evaluate(out0, out1, diagnose=False)
+    def forward(self, out0: Features, out1: Features, update_queue: bool = True) -> Tensor:
+        """The loss of two sides, each (B, m, D), m tensors (B, D), or (B, D) for one view.
+
+        ``update_queue=False`` leaves it to the caller to enqueue the keys, by :meth:`remember`.
+        """
+        loss, _ = self._evaluate(out0, out1, update_queue, diagnose=False)
         return loss
 
-    def with_diagnostics(self, out0: Features, out1: Features) -> tuple[Tensor, Diagnostics]:
+    def with_diagnostics(
+        self, out0: Features, out1: Features, update_queue: bool = True
+    ) -> tuple[Tensor, Diagnostics]:
         """The loss and detached scalars: similarities, their margin and the loss's statistics."""
-        return self._evaluate(out0, out1, diagnose=True)
+        return self._evaluate(out0, out1, update_queue, diagnose=True)
+
+    @torch.no_grad()
+    def remember(self, out1: Features) -> None:
+        """Put keys into the memory bank, if there is one, in training mode."""
+        if self.queue is not None and self.training:
+            views = as_views("out1", out1)
+            with torch.autocast(views.device.type, enabled=False):
+                self.enqueue(self.queue, self._gathered(self.represent(views)))
 
     def _evaluate(
-        self, out0: Features, out1: Features, diagnose: bool
+        self, out0: Features, out1: Features, update_queue: bool, diagnose: bool
     ) -> tuple[Tensor, Diagnostics]:
         views0, views1 = as_views("out0", out0), as_views("out1", out1)
         if views0.shape != views1.shape:
@@ -128,7 +141,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             if diagnose:
                 with torch.no_grad():
                     diagnostics = self._diagnose(logits, positives, query, key)
-            if self.queue is not None and self.training:
+            if self.queue is not None and self.training and update_queue:
                 self.enqueue(self.queue, self._gathered(detached(key)))
         return loss, diagnostics
 

@@ -1,0 +1,59 @@
+"""MoCo v3 (Chen et al., 2021) for many views."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from dsf.losses import ContrastiveLoss, DSFLoss
+from dsf.methods._base import MethodOutput, each_view, head
+from dsf.methods._momentum import MomentumMethod, both_ways
+from dsf.models import create_head
+
+
+class MoCoV3(MomentumMethod):
+    """A predictor on the query side, keys of the batch, both directions.
+
+    Args:
+        encoder, loss, projector, dimension, hidden: see :class:`dsf.methods.Method`; the loss has
+            no memory bank and ``in_batch="cross"``. ``hidden`` is for both heads.
+        predictor: a head by name or as a module.
+        momentum: how much of itself the key side keeps in a step.
+        momentum_steps: if given, the momentum rises to 1 in as many steps, by a half cosine: the
+            length of the training.
+        scale: of the sum of both directions. By default 2 * temperature for losses of cosines, as
+            MoCo v3 has it, and 1 for DSF.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        loss: ContrastiveLoss[Any],
+        projector: str | nn.Module = "mocov3-projector",
+        predictor: str | nn.Module = "mocov3-predictor",
+        dimension: int = 256,
+        hidden: int | None = None,
+        momentum: float = 0.99,
+        momentum_steps: int | None = None,
+        scale: float | None = None,
+    ) -> None:
+        if loss.queue is not None or loss.in_batch != "cross":
+            raise ValueError("MoCoV3 takes a loss without a memory bank and with in_batch='cross'")
+        super().__init__(encoder, loss, projector, dimension, hidden, momentum, momentum_steps)
+        if isinstance(predictor, str):
+            predictor = create_head(predictor, dimension, dimension, hidden)
+        self.predictor = predictor
+        if scale is None:
+            scale = 1.0 if isinstance(loss, DSFLoss) else 2 * loss.temperature
+        self.scale = scale
+
+    def compute(self, first: Tensor, second: Tensor, diagnose: bool) -> MethodOutput:
+        """The loss of two halves of the views, each through both encoders."""
+        out0, out1 = each_view(self.predict, first), each_view(self.predict, second)
+        key0, key1 = each_view(self.keys, first), each_view(self.keys, second)
+        one = self.contrast(out0, key1, diagnose)
+        other = self.contrast(out1, key0, diagnose)
+        return both_ways(one, other, self.scale)
+
+    def predict(self, images: Tensor) -> Tensor:
+        """The query side's predictions of keys for (N, 3, H, W) images."""
+        return head(self.predictor, self.project(images))

@@ -1,0 +1,34 @@
+"""SimCLR (Chen et al., 2020) for many views."""
+
+from typing import Any
+
+from torch import Tensor, cat, nn
+
+from dsf.losses import ContrastiveLoss
+from dsf.methods._base import Method, MethodOutput, each_view
+
+
+class SimCLR(Method):
+    """One encoder for all views; every half of an image contrasts with every other of the batch.
+
+    With ``contrast="dcl"`` in the loss it is DCL (Yeh et al., 2022). Arguments: see
+    :class:`dsf.methods.Method`; the loss has no memory bank and ``in_batch="both"``.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        loss: ContrastiveLoss[Any],
+        projector: str | nn.Module = "mlp-bn",
+        dimension: int = 128,
+        hidden: int | None = None,
+    ) -> None:
+        if loss.queue is not None or loss.in_batch != "both":
+            raise ValueError("SimCLR takes a loss without a memory bank and with in_batch='both'")
+        super().__init__(encoder, loss, projector, dimension, hidden)
+
+    def compute(self, first: Tensor, second: Tensor, diagnose: bool) -> MethodOutput:
+        """The loss of two halves of the views."""
+        m = first.shape[1]
+        features = each_view(self.project, cat([first, second], dim=1))
+        return self.contrast(features[:, :m], features[:, m:], diagnose)

@@ -1,0 +1,15 @@
+"""Networks: encoders by name, projection heads, and the split BatchNorm."""
+
+from dsf.models.encoders import ENCODERS, create_encoder, feature_dimension
+from dsf.models.heads import HEADS, create_head
+from dsf.models.normalization import SplitBatchNorm, split_batch_norm
+
+__all__ = [
+    "ENCODERS",
+    "HEADS",
+    "SplitBatchNorm",
+    "create_encoder",
+    "create_head",
+    "feature_dimension",
+    "split_batch_norm",
+]

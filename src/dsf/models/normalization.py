@@ -1,0 +1,148 @@
+"""BatchNorm in splits: several small batches within a large one."""
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+from torch.nn.modules.batchnorm import _BatchNorm
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+class SplitBatchNorm(_BatchNorm):
+    """BatchNorm with statistics of its own for each of n interleaved groups of the batch.
+
+    Sample i belongs to group i mod n, so that the views of an image, which lie side by side, fall
+    into different groups. It equals n BatchNorms of which each sees its own group, and whose
+    running statistics are averaged. Contrast with a key encoder needs it: with one group, a query
+    and its key share their statistics and no other key does.
+
+    Takes (N, C), (N, C, L), (N, C, H, W) and so on, in any memory format, and keeps it.
+
+    Args:
+        num_features: C.
+        splits: n, which must divide the batch in training; evaluation knows no groups.
+        eps, momentum, affine, track_running_stats: as for ``nn.BatchNorm2d``.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        splits: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        if splits < 1:
+            raise ValueError(f"splits must be at least 1; got {splits}")
+        if momentum is None:
+            raise ValueError("SplitBatchNorm keeps moving averages: momentum must be a number")
+        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+        self.splits = splits
+        self._momentum = momentum
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise; in training by the statistics of each group."""
+        if input.dim() < 2:
+            raise ValueError(f"input must have shape (N, C, ...); got {tuple(input.shape)}")
+        if not self.training and self.running_mean is not None:
+            return super().forward(input)
+        if input.shape[0] % self.splits:
+            raise ValueError(
+                f"{self.splits} splits do not divide a batch of {input.shape[0]} samples"
+            )
+        if input[0, 0].numel() * input.shape[0] // self.splits < 2:
+            raise ValueError(
+                f"a split needs more than one value a channel; got {tuple(input.shape)} "
+                f"in {self.splits} splits"
+            )
+        if input.is_contiguous():
+            return self._native(input)
+        return self._grouped(input)
+
+    def _native(self, input: Tensor) -> Tensor:
+        # In this layout the channels of a row of groups follow each other like channels of one
+        # sample, and the library's own kernel can take them as such.
+        n = self.splits
+        wide = input.reshape(input.shape[0] // n, n * input.shape[1], *input.shape[2:])
+        weight, bias, mean, var = (
+            None if tensor is None else tensor.repeat(n)
+            for tensor in (self.weight, self.bias, self.running_mean, self.running_var)
+        )
+        result = batch_norm(wide, mean, var, weight, bias, True, self._momentum, self.eps)
+        if self.training and mean is not None and var is not None:
+            self._keep(mean.view(n, -1).mean(dim=0), var.view(n, -1).mean(dim=0))
+        return result.view(input.shape)
+
+    def _grouped(self, input: Tensor) -> Tensor:
+        groups: Tensor = input.unflatten(0, (-1, self.splits))  # a view whatever the memory format
+        if groups.dtype is not torch.float64:
+            groups = groups.float()
+        dims = [0, *range(3, groups.dim())]
+        var, mean = torch.var_mean(groups, dims, correction=0, keepdim=True)
+        result = (groups - mean) * torch.rsqrt(var + self.eps)
+        if self.affine:
+            shape = (-1,) + (1,) * (groups.dim() - 3)
+            result = result * self.weight.view(shape) + self.bias.view(shape)
+        if self.training and self.running_mean is not None and self.running_var is not None:
+            with torch.no_grad():
+                count = groups.numel() // (self.splits * self.num_features)
+                means = mean.view(self.splits, -1).mean(dim=0)
+                variances = var.view(self.splits, -1).mean(dim=0) * (count / (count - 1))
+                self._keep(
+                    self.running_mean.lerp(means, self._momentum),
+                    self.running_var.lerp(variances, self._momentum),
+                )
+        return result.to(input.dtype).view_as(input)
+
+    @torch.no_grad()
+    def _keep(self, mean: Tensor, var: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.running_mean.copy_(mean)
+        self.running_var.copy_(var)
+        self.num_batches_tracked.add_(1)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        pass  # any, as checked in forward
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        settings: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        return f"{settings}, splits={self.splits}"
+
+
+def split_batch_norm(module: ModuleT, splits: int) -> ModuleT:
+    """Replace every BatchNorm in ``module`` by a SplitBatchNorm with the same tensors, in place.
+
+    Returns the module, or its replacement where it is a BatchNorm itself.
+    """
+    if isinstance(module, SplitBatchNorm):
+        if module.splits != splits:
+            raise ValueError(f"the module has {module.splits} splits already; got {splits}")
+        return module
+    if isinstance(module, _BatchNorm):
+        if type(module) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+            raise ValueError(
+                f"cannot split {type(module).__name__}, which may do more than BatchNorm; "
+                "build the model with a plain nn.BatchNorm2d"
+            )
+        if module.momentum is None:
+            raise ValueError("cannot split a BatchNorm without momentum (a cumulative average)")
+        result = SplitBatchNorm(
+            module.num_features,
+            splits,
+            module.eps,
+            module.momentum,
+            module.affine,
+            module.track_running_stats,
+        )
+        for name, tensor in (module._parameters | module._buffers).items():
+            setattr(result, name, tensor)
+        return result.train(module.training)  # type: ignore[return-value]
+    for name, child in module.named_children():
+        setattr(module, name, split_batch_norm(child, splits))
+    return module
