@@ -5,11 +5,15 @@
 N = 256 images, m = 4 views a side, K = 4,096 queued keys, D = 128, on the CUDA device if there is
 one. DSF is compared with FeatureAverage and LossAverage on the same features, and with the
 arrangement of the paper's equations written plainly: three N x K terms, of which ours keeps one
-matrix product. Times are medians of calls; the queue is written in each. On a GPU, calls this small
-spend their time being launched; ``graph_ms`` is the compiled call replayed as a CUDA graph, as a
-captured training step does it.
+matrix product. Times are medians of calls; the queue is written in each, and the compiled gradient
+is checked against the eager one first. On a GPU, calls this small spend their time being launched;
+``graph_ms`` is the compiled call replayed as a CUDA graph, as a captured training step does it.
+
+A second table is for a matrix of logits of 1 GiB (4,096 x 65,536; a sixteenth of it on a CPU): at
+once, and in blocks of 4,096 negatives that are never stored together.
 """
 
+import copy
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +32,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from dsf.losses import DSFLoss, FeatureAverage, LossAverage
+from dsf.losses.queue import Queue
 
 N, M, K, D = 256, 4, 4096, 128
 SEED = 0
@@ -42,20 +47,18 @@ class ThreeTerms(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("queue", normalize(torch.randn(K, D), dim=-1))
+        self.queue = Queue(K, mu=(D,))
 
     def forward(self, out0: Tensor, out1: Tensor) -> Tensor:
         mu_q, r_q, kappa_q = self.estimate(out0)
         mu_k, _, kappa_k = self.estimate(out1)
         kappa = torch.cat([kappa_q, kappa_k]).mean().detach().expand(K)
-        negative = self.similarity(
-            r_q[:, None], kappa_q[:, None], kappa, mu_q @ self.queue.clone().T
-        )
+        (queue,) = self.queue.read(mu_q)
+        negative = self.similarity(r_q[:, None], kappa_q[:, None], kappa, mu_q @ queue.T)
         positive = self.similarity(r_q, kappa_q, kappa_k, (mu_q * mu_k).sum(-1))
         logits = torch.cat([positive[:, None], negative], dim=1)
         loss = cross_entropy(logits, torch.zeros(N, dtype=torch.int64, device=logits.device))
-        with torch.no_grad():
-            self.queue.copy_(torch.cat([mu_k, self.queue[:-N]]))
+        self.queue.write(mu_k)
         return loss
 
     def estimate(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,15 +125,17 @@ def measure(device: str, repeats: int) -> list[dict[str, object]]:
     for name, loss in candidates().items():
         loss = loss.to(device)
         row: dict[str, object] = {"loss": name}
+        torch._dynamo.reset()
+        before = copy.deepcopy(loss)
         for how, function in (("eager", loss), ("compiled", torch.compile(loss, fullgraph=True))):
-            torch._dynamo.reset()
-            step(function, out0, out1)
+            loss.load_state_dict(before.state_dict())
+            gradient = step(function, out0, out1)
+            if how == "eager":
+                expected = gradient
+            torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=1e-7)
             row[f"{how}_ms"] = milliseconds(lambda f=function: step(f, out0, out1), device, repeats)
             if device == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-                before = torch.cuda.memory_allocated()
-                step(function, out0, out1)
-                row[f"{how}_MiB"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+                row[f"{how}_MiB"] = peak_mib(lambda f=function: step(f, out0, out1))
         if device == "cuda":
             row["graph_ms"] = graph_milliseconds(lambda f=function: step(f, out0, out1))
         rows.append(row)
@@ -138,6 +143,29 @@ def measure(device: str, repeats: int) -> list[dict[str, object]]:
     for row in rows:
         row["times_FeatureAverage"] = row[time] / rows[0][time]
     return rows
+
+
+def measure_blocks(device: str, repeats: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    n, keys = (4096, 65_536) if device == "cuda" else (1024, 16_384)
+    torch.manual_seed(SEED)
+    out0, out1 = (torch.randn(n, M, D, device=device) for _ in range(2))
+    out0.requires_grad_()
+    for block in (None, 4096):
+        loss = DSFLoss(memory_bank_size=(keys, D), block_size=block).to(device)
+        row: dict[str, object] = {"block": block or "all", "N": n, "K": keys}
+        row["eager_ms"] = milliseconds(lambda f=loss: step(f, out0, out1), device, repeats)
+        if device == "cuda":
+            row["eager_MiB"] = peak_mib(lambda f=loss: step(f, out0, out1))
+        rows.append(row)
+    return rows
+
+
+def peak_mib(function: Callable[[], object]) -> float:
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    function()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def main() -> None:
@@ -149,6 +177,8 @@ def main() -> None:
     }
     report["losses"] = measure(device, arguments.repeats)
     show(f"forward and backward on {report['provenance']['gpu'] or device}", report["losses"])
+    report["blocks"] = measure_blocks(device, max(1, arguments.repeats // 5))
+    show("DSF with all negatives at once, and in blocks", report["blocks"])
     finish(report, arguments)
 
 

@@ -34,3 +34,4 @@ def test_loss(run):
     assert "three N x K terms" in output
     assert {"command", "commit", "seed", "wall_s"} <= set(result["provenance"])
     assert all(row["compiled_ms"] > 0 for row in result["losses"])
+    assert [row["block"] for row in result["blocks"]] == ["all", 4096]

@@ -14,6 +14,8 @@ LOSSES = {
     "loss-average": (losses.LossAverage, {"views": VIEWS}),
     "dsf": (losses.DSFLoss, {}),
     "dsf-mean-kappa": (losses.DSFLoss, {"queue_kappa": "batch-mean"}),
+    "loss-average-blocks": (losses.LossAverage, {"views": VIEWS, "block_size": 3}),
+    "dsf-blocks": (losses.DSFLoss, {"block_size": 5}),
     "dsf-literal": (losses.DSFLoss, {"mode": "literal", "estimator": "mle"}),
 } | {
     f"dsf-{divergence}": (losses.DSFLoss, {"mode": "exact", "divergence": divergence})

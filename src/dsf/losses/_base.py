@@ -5,21 +5,43 @@ dimension counts samples, and says what two representations have to do with each
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Generic, Literal, TypeVar, cast, get_args
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from dsf import distributed
-from dsf.losses.contrast import CONTRASTS
+from dsf.losses._precision import matmul
+from dsf.losses.contrast import CONTRASTS, OF_EXCESS
 from dsf.losses.queue import Queue
+from dsf.losses.streaming import streaming_logsumexp
 
 Features = Tensor | Sequence[Tensor]
 InBatch = Literal["both", "cross"]
 Diagnostics = dict[str, Tensor]
+# Computes each row's similarity to its positive, and the mean of those to its negatives.
+Similarities = Callable[[], tuple[Tensor, Tensor]]
 R = TypeVar("R", bound=tuple[Tensor, ...])
+
+
+class Factors(NamedTuple):
+    """Similarities as x_i . y_j - b_j, where there is a b."""
+
+    x: Tensor
+    y: Tensor
+    b: Tensor | None = None
+
+    def product(self) -> Tensor:
+        """The (..., N, M) matrix."""
+        result = matmul(self.x, self.y.mT)
+        return result if self.b is None else result - self.b
+
+    def paired(self) -> Tensor:
+        """The (..., N) similarities of corresponding entries."""
+        result = (self.x * self.y).sum(dim=-1)
+        return result if self.b is None else result - self.b
 
 
 class ContrastiveLoss(nn.Module, ABC, Generic[R]):
@@ -29,6 +51,9 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     contrast with each other (SimCLR); with ``"cross"``, those of ``out0`` with those of ``out1``
     (MoCo v3). With a bank, the positive of ``out0`` is ``out1`` and the negatives are the bank's
     (MoCo); the keys enter it after they were contrasted, in training mode only.
+
+    With a ``block_size`` the logits are computed for so many negatives at a time and never stored
+    whole, forward or backward: for queues and batches whose matrix of logits does not fit.
     """
 
     def __init__(
@@ -38,6 +63,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         gather_distributed: bool,
         contrast: str,
         in_batch: InBatch,
+        block_size: int | None,
     ) -> None:
         super().__init__()
         if not temperature > 0:
@@ -46,6 +72,9 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             raise ValueError(f"contrast must be one of {tuple(CONTRASTS)}; got {contrast!r}")
         if in_batch not in get_args(InBatch):
             raise ValueError(f"in_batch must be one of {get_args(InBatch)}; got {in_batch!r}")
+        if block_size is not None and block_size < 1:
+            raise ValueError(f"block_size must be None or at least 1; got {block_size}")
+        self.block_size = block_size
         self.temperature = temperature
         self.gather_distributed = gather_distributed
         self.contrast = contrast
@@ -64,8 +93,12 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         """The representation of (B, m, D) features."""
 
     @abstractmethod
+    def factors(self, query: R, key: R) -> Factors:
+        """The (..., N, M) similarities as x_i . y_j - b_j, up to a constant a row."""
+
     def logits(self, query: R, key: R) -> Tensor:
-        """The (..., N, M) similarities, up to a constant a row, before the temperature."""
+        """The same as a matrix, before the temperature."""
+        return self.factors(query, key).product()
 
     @abstractmethod
     def paired(self, query: R, key: R) -> Tensor:
@@ -130,17 +163,12 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             )
         with torch.autocast(views0.device.type, enabled=False):
             query, key = self.represent(views0), self.represent(views1)
-            if self.queue is not None:
-                logits, positives = self._against_queue(self.queue, query, key)
-            elif self.in_batch == "cross":
-                logits, positives = self._against_keys(query, key)
-            else:
-                logits, positives = self._against_batch(query, key)
-            loss = CONTRASTS[self.contrast](logits / self.temperature, positives)
+            how = self._dense if self.block_size is None else self._streaming
+            loss, similarities = how(query, key)
             diagnostics: Diagnostics = {}
             if diagnose:
                 with torch.no_grad():
-                    diagnostics = self._diagnose(logits, positives, query, key)
+                    diagnostics = self._diagnose(*similarities(), query, key)
             if self.queue is not None and self.training and update_queue:
                 self.enqueue(self.queue, self._gathered(detached(key)))
         return loss, diagnostics
@@ -151,47 +179,107 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     def _offset(self, query: R) -> int:
         return distributed.rank() * query[0].shape[0] if self.gather_distributed else 0
 
-    def _against_queue(self, queue: Queue, query: R, key: R) -> tuple[Tensor, Tensor]:
+    def _bank(self, queue: Queue, query: R, key: R) -> R:
         bank = self.bank(queue, query, key)
         if bank[0].shape[1:] != query[0].shape[1:]:
             raise ValueError(
                 f"the memory bank holds keys of shape {tuple(bank[0].shape[1:])}; "
                 f"got features of shape {tuple(query[0].shape[1:])}"
             )
-        negative = self.logits(query, bank)
+        return bank
+
+    def _own_columns(self, query: R) -> Tensor:
+        """Where this process's samples are among all."""
+        first = self._offset(query)
+        return torch.arange(first, first + query[0].shape[0], device=query[0].device)
+
+    # All logits at once.
+
+    def _dense(self, query: R, key: R) -> tuple[Tensor, Similarities]:
+        if self.queue is not None:
+            logits, positives = self._against_queue(self.queue, query, key)
+        elif self.in_batch == "cross":
+            logits, positives = self._against_keys(query, key)
+        else:
+            logits, positives = self._against_batch(query, key)
+
+        def similarities() -> tuple[Tensor, Tensor]:
+            column = positives.unsqueeze(-1).expand((*logits.shape[:-1], 1))
+            positive = logits.gather(-1, column).squeeze(-1)
+            left_out = logits == -torch.inf
+            negatives = logits.masked_fill(left_out, 0).sum(dim=-1) - positive
+            return positive, negatives / (logits.shape[-1] - 1 - left_out.sum(dim=-1))
+
+        return CONTRASTS[self.contrast](logits / self.temperature, positives), similarities
+
+    def _against_queue(self, queue: Queue, query: R, key: R) -> tuple[Tensor, Tensor]:
+        negative = self.logits(query, self._bank(queue, query, key))
         logits = torch.cat([self.paired(query, key).unsqueeze(-1), negative], dim=-1)
         return logits, torch.zeros(logits.shape[-2], dtype=torch.int64, device=logits.device)
 
     def _against_keys(self, query: R, key: R) -> tuple[Tensor, Tensor]:
-        logits = self.logits(query, self._gathered(key))
-        positives = torch.arange(logits.shape[-2], device=logits.device) + self._offset(query)
-        return logits, positives
+        return self.logits(query, self._gathered(key)), self._own_columns(query)
 
     def _against_batch(self, query: R, key: R) -> tuple[Tensor, Tensor]:
-        every = concatenate(self._gathered(query), self._gathered(key))
-        return self.without_self(self.logits(concatenate(query, key), every), query)
+        logits = self.logits(concatenate(query, key), self._every(query, key))
+        return self.without_self(logits, query)
 
     def without_self(self, logits: Tensor, query: R) -> tuple[Tensor, Tensor]:
         """Leave every row's own column out of (..., 2 B, 2 B) logits, and find its positive's."""
-        half = logits.shape[-1] // 2
-        first = torch.arange(query[0].shape[0], device=logits.device) + self._offset(query)
-        itself = torch.cat([first, first + half]).unsqueeze(-1).expand((*logits.shape[:-1], 1))
-        return logits.scatter(-1, itself, -torch.inf), torch.cat([first + half, first])
+        itself, positives = self._both_columns(query, logits.shape[-1])
+        itself = itself.unsqueeze(-1).expand((*logits.shape[:-1], 1))
+        return logits.scatter(-1, itself, -torch.inf), positives
 
-    def _diagnose(self, logits: Tensor, positives: Tensor, query: R, key: R) -> Diagnostics:
-        column = positives.unsqueeze(-1).expand((*logits.shape[:-1], 1))
-        positive = logits.gather(-1, column)
-        left_out = logits == -torch.inf
-        negatives = logits.masked_fill(left_out, 0).sum(-1, keepdim=True) - positive
-        negative = negatives / (logits.shape[-1] - 1 - left_out.sum(-1, keepdim=True))
+    def _both_columns(self, query: R, count: int) -> tuple[Tensor, Tensor]:
+        first = self._own_columns(query)
+        second = first + count // 2
+        return torch.cat([first, second]), torch.cat([second, first])
+
+    # A block of negatives at a time; positives are never among them.
+
+    def _streaming(self, query: R, key: R) -> tuple[Tensor, Similarities]:
+        skip = None
+        if self.queue is not None:
+            factors = self.factors(query, self._bank(self.queue, query, key))
+            positive = self.paired(query, key)
+        elif self.in_batch == "cross":
+            factors = self.factors(query, self._gathered(key))
+            positive = self.paired(query, key)
+            skip = self._own_columns(query).unsqueeze(-1)
+        else:
+            factors, positive = self._batch_factors(query, key)
+            skip = torch.stack(self._both_columns(query, factors.y.shape[-2]), dim=-1)
+        x, y, b = factors
+        scaled = None if b is None else b / self.temperature
+        assert self.block_size is not None
+        total = streaming_logsumexp(x / self.temperature, y, scaled, skip, self.block_size)
+
+        def similarities() -> tuple[Tensor, Tensor]:
+            negatives = (x * y.sum(dim=-2, keepdim=True)).sum(dim=-1)
+            if b is not None:
+                negatives = negatives - b.sum()
+            count = y.shape[-2]
+            for columns in () if skip is None else skip.unbind(-1):
+                one = Factors(x, y[..., columns, :], None if b is None else b[columns])
+                negatives = negatives - one.paired()
+                count -= 1
+            return positive, negatives / count
+
+        return OF_EXCESS[self.contrast](total - positive / self.temperature), similarities
+
+    def _batch_factors(self, query: R, key: R) -> tuple[Factors, Tensor]:
+        rows, every = concatenate(query, key), self._every(query, key)
+        return self.factors(rows, every), self.paired(rows, concatenate(key, query))
+
+    def _every(self, query: R, key: R) -> R:
+        return concatenate(self._gathered(query), self._gathered(key))
+
+    def _diagnose(self, positive: Tensor, negative: Tensor, query: R, key: R) -> Diagnostics:
         result = {"margin": (positive - negative).mean()}
         symmetric = self.queue is None and self.in_batch == "both"
         constant = self.row_constant(concatenate(query, key) if symmetric else query)
         if constant is not None:
-            positive, negative = (
-                positive + constant.unsqueeze(-1),
-                negative + constant.unsqueeze(-1),
-            )
+            positive, negative = positive + constant, negative + constant
         result |= {"positive": positive.mean(), "negative": negative.mean()}
         return result | self.statistics(query, key)
 

@@ -26,9 +26,18 @@ def decoupled_info_nce(logits: Tensor, positives: Tensor) -> Tensor:
     return (negatives.logsumexp(dim=-1) - positive).mean()
 
 
+def _info_nce_of_excess(excess: Tensor) -> Tensor:
+    return torch.logaddexp(excess, torch.zeros_like(excess)).mean()
+
+
 CONTRASTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "infonce": info_nce,
     "dcl": decoupled_info_nce,
+}
+# The same of log sum exp over the negatives alone less the positive logit.
+OF_EXCESS: dict[str, Callable[[Tensor], Tensor]] = {
+    "infonce": _info_nce_of_excess,
+    "dcl": torch.mean,
 }
 
 

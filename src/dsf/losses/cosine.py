@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsf.losses._base import ContrastiveLoss, InBatch, unit
-from dsf.losses._precision import matmul
+from dsf.losses._base import ContrastiveLoss, Factors, InBatch, unit
 from dsf.losses.queue import Queue
 
 
@@ -25,8 +24,11 @@ class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
         contrast: str = "infonce",
         in_batch: InBatch = "both",
         normalize: bool = False,
+        block_size: int | None = None,
     ) -> None:
-        super().__init__(temperature, memory_bank_size, gather_distributed, contrast, in_batch)
+        super().__init__(
+            temperature, memory_bank_size, gather_distributed, contrast, in_batch, block_size
+        )
         self.normalize = normalize
 
     def represent(self, views: Tensor) -> tuple[Tensor]:
@@ -34,13 +36,13 @@ class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
         mean = unit(views).mean(dim=1)
         return (unit(mean) if self.normalize else mean,)
 
-    def logits(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
+    def factors(self, query: tuple[Tensor], key: tuple[Tensor]) -> Factors:
         """Inner products."""
-        return matmul(query[0], key[0].mT)
+        return Factors(*query, *key)
 
     def paired(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
         """Inner products of corresponding entries."""
-        return (query[0] * key[0]).sum(dim=-1)
+        return self.factors(query, key).paired()
 
     def make_queue(self, size: int, dimension: int) -> Queue:
         """A queue of means."""
@@ -61,8 +63,11 @@ class CosineLoss(FeatureAverage):
         gather_distributed: bool = False,
         contrast: str = "infonce",
         in_batch: InBatch = "both",
+        block_size: int | None = None,
     ) -> None:
-        super().__init__(temperature, memory_bank_size, gather_distributed, contrast, in_batch)
+        super().__init__(
+            temperature, memory_bank_size, gather_distributed, contrast, in_batch, False, block_size
+        )
 
     def represent(self, views: Tensor) -> tuple[Tensor]:
         """The one unit feature."""
@@ -89,19 +94,22 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
         contrast: str = "infonce",
         in_batch: InBatch = "both",
         views: int = 1,
+        block_size: int | None = None,
     ) -> None:
         if views < 1:
             raise ValueError(f"views must be at least 1; got {views}")
         self._views = views
-        super().__init__(temperature, memory_bank_size, gather_distributed, contrast, in_batch)
+        super().__init__(
+            temperature, memory_bank_size, gather_distributed, contrast, in_batch, block_size
+        )
 
     def represent(self, views: Tensor) -> tuple[Tensor]:
         """All unit features, (B, m, D)."""
         return (unit(views),)
 
-    def logits(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
+    def factors(self, query: tuple[Tensor], key: tuple[Tensor]) -> Factors:
         """Cosines, (m, m, N, M)."""
-        return matmul(query[0].movedim(1, 0).unsqueeze(1), key[0].movedim(1, 0).mT)
+        return Factors(query[0].movedim(1, 0).unsqueeze(1), key[0].movedim(1, 0))
 
     def paired(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
         """Cosines of corresponding samples, (m, m, N)."""
@@ -112,10 +120,15 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
         return Queue(size, features=(self._views, dimension))
 
     def _against_batch(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Tensor, Tensor]:
+        factors, _ = self._batch_factors(query, key)
+        return self.without_self(factors.product(), query)
+
+    def _batch_factors(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Factors, Tensor]:
         # A problem a pair (l, l'): the l-th views of out0 and the l'-th of out1 together.
         problems = self._problems(query[0], key[0])
         every = self._problems(*self._gathered(query), *self._gathered(key))
-        return self.without_self(matmul(problems, every.mT), query)
+        positive = self.paired(query, key)
+        return Factors(problems, every), torch.cat([positive, positive], dim=-1)
 
     @staticmethod
     def _problems(query: Tensor, key: Tensor) -> Tensor:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from dsf import distributed
-from dsf.losses._base import ContrastiveLoss, Diagnostics, Features, InBatch, as_views
-from dsf.losses._precision import matmul
+from dsf.losses._base import ContrastiveLoss, Diagnostics, Factors, Features, InBatch, as_views
 from dsf.losses.queue import Queue
 from dsf.vmf import (
     ViewDistribution,
@@ -39,14 +38,6 @@ Divergence = Literal[
 QueueKappa = Literal["stored", "batch-mean"]
 # Bounded in [0, 1], where the others grow with kappa: it needs a temperature to be of their size.
 _HELLINGER_TEMPERATURE = 0.1
-
-
-class Factors(NamedTuple):
-    """The similarity as x_i . y_j - b_j - a_i; a_i is a constant of the row."""
-
-    x: Tensor
-    y: Tensor
-    b: Tensor
 
 
 class DSFSimilarity:
@@ -124,15 +115,13 @@ class DSFSimilarity:
         """The (N, M) similarities up to a constant a row; for KL one matrix product."""
         if self.divergence != "kl":
             return self._other(query, key, pairwise=True)
-        x, y, b = self.factors(query, key)
-        return matmul(x, y.mT) - b
+        return self.factors(query, key).product()
 
     def paired(self, query: ViewDistribution, key: ViewDistribution) -> Tensor:
         """The (N,) similarities of corresponding entries, up to the same constant."""
         if self.divergence != "kl":
             return self._other(query, key, pairwise=False)
-        x, y, b = self.factors(query, key)
-        return (x * y).sum(dim=-1) - b
+        return self.factors(query, key).paired()
 
     def factors(self, query: ViewDistribution, key: ViewDistribution) -> Factors:
         """KL's factors. The query's own terms are constants of its row and left out."""
@@ -196,7 +185,7 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
         queue_kappa: the concentration of queued keys, ``"stored"``, each its own, or
             ``"batch-mean"``, for all the mean of the current queries and keys (the authors).
             Slots that no key has filled yet take the mean in either case.
-        in_batch, contrast: see :class:`ContrastiveLoss`.
+        in_batch, contrast, block_size: see :class:`ContrastiveLoss`.
     """
 
     def __init__(
@@ -213,11 +202,19 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
         divergence: Divergence = "kl",
         alpha: float = 0.5,
         detach_resultant: bool = False,
+        block_size: int | None = None,
     ) -> None:
+        if block_size is not None and divergence != "kl":
+            raise ValueError(
+                "block_size needs a similarity that is a matrix product, that of divergence='kl'; "
+                f"got divergence={divergence!r}"
+            )
         if queue_kappa not in get_args(QueueKappa):
             choices = get_args(QueueKappa)
             raise ValueError(f"queue_kappa must be one of {choices}; got {queue_kappa!r}")
-        super().__init__(temperature, memory_bank_size, gather_distributed, contrast, in_batch)
+        super().__init__(
+            temperature, memory_bank_size, gather_distributed, contrast, in_batch, block_size
+        )
         self.similarity = DSFSimilarity(
             mode, shrink, estimator, divergence, alpha, detach_resultant
         )
@@ -227,8 +224,12 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
         """The distributions of the views."""
         return self.similarity.fit(views)
 
+    def factors(self, query: ViewDistribution, key: ViewDistribution) -> Factors:
+        """KL's similarities without the query's own terms, which cancel in the softmax."""
+        return self.similarity.factors(query, key)
+
     def logits(self, query: ViewDistribution, key: ViewDistribution) -> Tensor:
-        """Similarities without the query's own terms, which cancel in the softmax."""
+        """Those of any divergence, as a matrix."""
         return self.similarity.logits(query, key)
 
     def paired(self, query: ViewDistribution, key: ViewDistribution) -> Tensor:
