@@ -14,17 +14,16 @@ once, and in blocks of 4,096 negatives that are never stored together.
 """
 
 import copy
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
 from report import (
     Report,
-    cuda_milliseconds,
     finish,
     graph_milliseconds,
+    milliseconds,
     parse,
+    peak_mib,
     provenance,
     show,
 )
@@ -103,19 +102,6 @@ def step(loss: Callable[[Tensor, Tensor], Tensor], out0: Tensor, out1: Tensor) -
     return gradient
 
 
-def milliseconds(function: Callable[[], object], device: str, repeats: int) -> float:
-    if device == "cuda":
-        return cuda_milliseconds(function, 10 * repeats)
-    for _ in range(3):
-        function()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
-
-
 def measure(device: str, repeats: int) -> list[dict[str, object]]:
     torch.manual_seed(SEED)
     base = torch.randn(N, 1, D, device=device)
@@ -159,13 +145,6 @@ def measure_blocks(device: str, repeats: int) -> list[dict[str, object]]:
             row["eager_MiB"] = peak_mib(lambda f=loss: step(f, out0, out1))
         rows.append(row)
     return rows
-
-
-def peak_mib(function: Callable[[], object]) -> float:
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    function()
-    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def main() -> None:

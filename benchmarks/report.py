@@ -54,6 +54,20 @@ def finish(report: Report, arguments: argparse.Namespace) -> None:
             file.write("\n")
 
 
+def milliseconds(function: Callable[[], object], device: str, repeats: int) -> float:
+    """The median time of a call, after a warm-up."""
+    if device == "cuda":
+        return cuda_milliseconds(function, 10 * repeats)
+    for _ in range(3):
+        function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times)
+
+
 def cuda_milliseconds(function: Callable[[], object], repeats: int = 50) -> float:
     """The median time of a call on the device, after a warm-up."""
     for _ in range(10):
@@ -67,6 +81,14 @@ def cuda_milliseconds(function: Callable[[], object], repeats: int = 50) -> floa
         torch.cuda.synchronize()
         times.append(start.elapsed_time(end))
     return statistics.median(times)
+
+
+def peak_mib(function: Callable[[], object]) -> float:
+    """What a call allocates on the CUDA device at most."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    function()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def graph_milliseconds(function: Callable[[], object], repeats: int = 50) -> float:

@@ -35,3 +35,9 @@ def test_loss(run):
     assert {"command", "commit", "seed", "wall_s"} <= set(result["provenance"])
     assert all(row["compiled_ms"] > 0 for row in result["losses"])
     assert [row["block"] for row in result["blocks"]] == ["all", 4096]
+
+
+def test_batch_norm(run):
+    _, result = run("batch_norm.py")
+    assert len(result["rows"]) == 3
+    assert all(row["compiled_ms"] > 0 for row in result["rows"])
