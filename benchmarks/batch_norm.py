@@ -4,7 +4,7 @@
 
 1,024 views of 32 pixels (256 images, 4 views) in bfloat16 on a CUDA device; on a CPU 64 in float32
 and a small ResNet. BatchNorm over the whole batch, SplitBatchNorm with 8 groups, and its
-definition, 8 BatchNorms each on its own slice, all in channels_last, eager and compiled.
+definition, 8 BatchNorms each on its own slice (which take too long to compile), in channels_last.
 """
 
 import torch
@@ -61,7 +61,7 @@ def measure(device: str, repeats: int) -> list[dict[str, object]]:
                 features = encoder(images)
             features.float().square().mean().backward()
 
-        for how in ("eager", "compiled"):
+        for how in ("eager",) if convert is sliced else ("eager", "compiled"):
             if how == "compiled":
                 encoder.compile()
             row[f"{how}_ms"] = milliseconds(step, device, repeats)
@@ -70,7 +70,8 @@ def measure(device: str, repeats: int) -> list[dict[str, object]]:
         rows.append(row)
     for row in rows:
         for how in ("eager", "compiled"):
-            row[f"{how}_times"] = row[f"{how}_ms"] / rows[0][f"{how}_ms"]
+            if f"{how}_ms" in row:
+                row[f"{how}_times"] = row[f"{how}_ms"] / rows[0][f"{how}_ms"]
     return rows
 
 
