@@ -33,7 +33,8 @@ class Queue(nn.Module):
 
     def read(self, like: Tensor) -> tuple[Tensor, ...]:
         """Copies, in the dtype of ``like``, so that backward sees what forward saw."""
-        return tuple(_snapshot(self.get_buffer(name)).to(like.dtype) for name in self.names)
+        copies = _snapshot([self.get_buffer(name) for name in self.names])
+        return tuple(copy.to(like.dtype) for copy in copies)
 
     @torch.no_grad()
     def write(self, *keys: Tensor) -> None:
@@ -52,10 +53,10 @@ class Queue(nn.Module):
 # An operator of its own: a compiled graph drops a plain copy, and then hands backward the buffer
 # that the keys have been written to meanwhile.
 @torch.library.custom_op("dsf::snapshot", mutates_args=())
-def _snapshot(buffer: Tensor) -> Tensor:
-    return buffer.clone()
+def _snapshot(buffers: list[Tensor]) -> list[Tensor]:
+    return [buffer.clone() for buffer in buffers]
 
 
 @_snapshot.register_fake
-def _(buffer: Tensor) -> Tensor:
-    return torch.empty_like(buffer)
+def _(buffers: list[Tensor]) -> list[Tensor]:
+    return [torch.empty_like(buffer) for buffer in buffers]
