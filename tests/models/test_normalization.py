@@ -8,12 +8,14 @@ from dsf.models import SplitBatchNorm, create_encoder, split_batch_norm
 
 N, C = 12, 5
 SHAPES = {"vectors": (N, C), "signals": (N, C, 7), "images": (N, C, 4, 6)}
-every_form = pytest.mark.parametrize("form", [*SHAPES, "channels-last"])
+every_form = pytest.mark.parametrize("form", [*SHAPES, "strided-vectors", "channels-last"])
 
 
 def make_input(form, dtype=torch.float64):
-    shape = SHAPES["images" if form == "channels-last" else form]
+    shape = SHAPES["images" if form == "channels-last" else form.removeprefix("strided-")]
     values = 3 + 2 * torch.randn(shape, dtype=dtype)
+    if form == "strided-vectors":
+        values = values.T.contiguous().T
     if form == "channels-last":
         values = values.to(memory_format=torch.channels_last)
     return values.requires_grad_()
@@ -21,7 +23,7 @@ def make_input(form, dtype=torch.float64):
 
 def separate(form, splits, **options):
     """BatchNorms that share their parameters, and ours with the same."""
-    kind = nn.BatchNorm1d if form in ("vectors", "signals") else nn.BatchNorm2d
+    kind = nn.BatchNorm1d if form in ("vectors", "strided-vectors", "signals") else nn.BatchNorm2d
     first = kind(C, momentum=0.3, **options).double()
     with torch.no_grad():
         for tensor in (*first.parameters(), *first.buffers()):

@@ -1,9 +1,10 @@
 """BatchNorm in splits: several small batches within a large one."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -77,25 +78,17 @@ class SplitBatchNorm(_BatchNorm):
         return result.view(input.shape)
 
     def _grouped(self, input: Tensor) -> Tensor:
-        groups: Tensor = input.unflatten(0, (-1, self.splits))  # a view whatever the memory format
-        if groups.dtype is not torch.float64:
-            groups = groups.float()
-        dims = [0, *range(3, groups.dim())]
-        var, mean = torch.var_mean(groups, dims, correction=0, keepdim=True)
-        result = (groups - mean) * torch.rsqrt(var + self.eps)
-        if self.affine:
-            shape = (-1,) + (1,) * (groups.dim() - 3)
-            result = result * self.weight.view(shape) + self.bias.view(shape)
+        result, mean, var = _Normalise.apply(input, self.weight, self.bias, self.splits, self.eps)
         if self.training and self.running_mean is not None and self.running_var is not None:
             with torch.no_grad():
-                count = groups.numel() // (self.splits * self.num_features)
-                means = mean.view(self.splits, -1).mean(dim=0)
-                variances = var.view(self.splits, -1).mean(dim=0) * (count / (count - 1))
+                count = input.numel() // (self.splits * self.num_features)
+                variances = var.mean(dim=0) * (count / (count - 1))
                 self._keep(
-                    self.running_mean.lerp(means, self._momentum),
+                    self.running_mean.lerp(mean.mean(dim=0), self._momentum),
                     self.running_var.lerp(variances, self._momentum),
                 )
-        return result.to(input.dtype).view_as(input)
+        output: Tensor = result
+        return output
 
     @torch.no_grad()
     def _keep(self, mean: Tensor, var: Tensor) -> None:
@@ -113,6 +106,75 @@ class SplitBatchNorm(_BatchNorm):
         """The settings."""
         settings: str = super().extra_repr()  # type: ignore[no-untyped-call]
         return f"{settings}, splits={self.splits}"
+
+
+class _Normalise(torch.autograd.Function):
+    """Normalise by group, without ever changing the shape, and so the memory format, of the input.
+
+    Sums run over each sample first and over the samples of a group, (N, C) numbers, after that.
+    Only the input and the statistics are kept for backward.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        values = _wide(input)
+        inside = list(range(2, values.dim()))
+        if inside:
+            var, mean = torch.var_mean(values, inside, correction=0)
+        else:
+            var, mean = torch.zeros_like(values), values
+        between, group_mean = torch.var_mean(mean.unflatten(0, (-1, n)), dim=0, correction=0)
+        group_var = var.unflatten(0, (-1, n)).mean(dim=0) + between
+        scale = torch.rsqrt(group_var + eps)
+        gain = scale if weight is None else scale * weight
+        result = (values - _spread(group_mean, values)) * _spread(gain, values)
+        if bias is not None:
+            result = result + bias.view(-1, *[1] * (values.dim() - 2))
+        ctx.save_for_backward(input, weight, group_mean, scale)
+        ctx.mark_non_differentiable(group_mean, group_var)
+        return result.to(input.dtype), group_mean, group_var
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        input, weight, mean, scale = ctx.saved_tensors
+        values, n = _wide(input), len(mean)
+        gradient = _wide(gradient)
+        normal = (values - _spread(mean, values)) * _spread(scale, values)
+        of_bias, of_weight = (_group_sums(each, n) for each in (gradient, gradient * normal))
+        count = input.numel() // mean.numel()
+        gain = scale if weight is None else scale * weight
+        of_input = _spread(gain, values) * (
+            gradient
+            - _spread(of_bias / count, values)
+            - normal * _spread(of_weight / count, values)
+        )
+        affine = weight is not None
+        return (
+            of_input.to(input.dtype),
+            of_weight.sum(dim=0).to(weight.dtype) if affine else None,
+            of_bias.sum(dim=0).to(weight.dtype) if affine else None,
+            None,
+            None,
+        )
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values if values.dtype is torch.float64 else values.float()
+
+
+def _spread(statistics: Tensor, like: Tensor) -> Tensor:
+    """(n, C) numbers of groups to their samples, (N, C, 1, ...)."""
+    samples = statistics.repeat(like.shape[0] // len(statistics), 1)
+    return samples.view(*like.shape[:2], *[1] * (like.dim() - 2))
+
+
+def _group_sums(values: Tensor, n: int) -> Tensor:
+    samples = values.sum(dim=list(range(2, values.dim()))) if values.dim() > 2 else values
+    result: Tensor = samples.unflatten(0, (-1, n)).sum(dim=0)
+    return result
 
 
 def split_batch_norm(module: ModuleT, splits: int) -> ModuleT:
