@@ -1,0 +1,47 @@
+"""Where a data set's files may lie: a folder or an archive, read by name, never unpacked."""
+
+import os
+import tarfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+_ARCHIVES = (".tgz", ".tar.gz", ".tar")
+
+
+def search_folders() -> list[Path]:
+    """The folders in which data sets are looked for when no source is given."""
+    given = os.environ.get("DSF_DATA")
+    folders = [Path(given)] if given else []
+    return [*folders, Path("data"), Path.home() / "data", Path("/usr/share/datasets")]
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the name is that of a tar archive."""
+    return path.name.endswith(_ARCHIVES)
+
+
+def read_files(path: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Those of the named files that a folder or a tar archive has, in whatever folder of it."""
+    wanted = set(names)
+    if path.is_dir():
+        return {name: (path / name).read_bytes() for name in wanted if (path / name).is_file()}
+    found = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = PurePosixPath(member.name).name
+                if name in wanted and member.isfile() and name not in found:
+                    file = archive.extractfile(member)
+                    assert file is not None  # a plain member has content
+                    found[name] = file.read()
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{path} is not a readable archive: {error}") from None
+    return found
+
+
+def complete(found: Mapping[str, bytes], names: Iterable[str]) -> bool:
+    """Whether no file is missing."""
+    return set(names) <= found.keys()
