@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from dsf.data.source import Bytes
 
@@ -15,6 +15,17 @@ EXTENSIONS = frozenset(
 
 # As RGB this is 256 MiB. Far larger pictures are either a mistake or made to exhaust memory.
 MAX_PIXELS = 89_478_485
+
+# What undoes each of the orientations a camera may note.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 class UnreadableImageError(ValueError):
@@ -58,12 +69,17 @@ def _gigantic(what: str) -> str:
     return f"has {what}; more than {MAX_PIXELS:,} are taken for a decompression bomb"
 
 
+def _upright(image: Image.Image) -> Image.Image:
+    turn = None
+    with suppress(OSError, SyntaxError, ValueError, KeyError, TypeError, struct.error):
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    return image if turn is None else image.transpose(turn)  # a damaged entry turns nothing
+
+
 def _to_rgb(image: Image.Image) -> Image.Image:
     image.load()
     kind, mode = image.format, image.mode
-    # A damaged EXIF entry turns nothing.
-    with suppress(OSError, SyntaxError, ValueError, KeyError, TypeError, struct.error):
-        image = ImageOps.exif_transpose(image)
+    image = _upright(image)
     if mode.startswith("I;16") or (mode == "I" and kind in ("PNG", "PPM")):
         # Pillow's own conversion would clip 16 bits at 255.
         wide = np.asarray(image).astype(np.int64)

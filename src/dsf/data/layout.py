@@ -3,10 +3,8 @@
 import os
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-
-_ARCHIVES = (".tgz", ".tar.gz", ".tar")
 
 
 def search_folders() -> list[Path]:
@@ -14,11 +12,6 @@ def search_folders() -> list[Path]:
     given = os.environ.get("DSF_DATA")
     folders = [Path(given)] if given else []
     return [*folders, Path("data"), Path.home() / "data", Path("/usr/share/datasets")]
-
-
-def is_archive(path: Path) -> bool:
-    """Whether the name is that of a tar archive."""
-    return path.name.endswith(_ARCHIVES)
 
 
 def read_files(path: Path, names: Iterable[str]) -> dict[str, bytes]:
@@ -40,8 +33,3 @@ def read_files(path: Path, names: Iterable[str]) -> dict[str, bytes]:
             raise
         raise ValueError(f"{path} is not a readable archive: {error}") from None
     return found
-
-
-def complete(found: Mapping[str, bytes], names: Iterable[str]) -> bool:
-    """Whether no file is missing."""
-    return set(names) <= found.keys()
