@@ -62,7 +62,8 @@ def test_help_does_not_wait_for_torch():
         (OSError(2, "No such file", "a.txt"), 1, "dsf: a.txt: No such file\n"),
         (FileNotFoundError("not there"), 1, "dsf: not there\n"),
         (cli.UsageError("not so"), 2, "dsf: not so\n"),
-        (KeyboardInterrupt(), 130, "dsf: interrupted; the same command goes on where it was\n"),
+        (KeyboardInterrupt(), 130, "dsf: interrupted\n"),
+        (KeyboardInterrupt("go on"), 130, "dsf: interrupted; go on\n"),
     ],
 )
 def test_errors_are_one_line(monkeypatch, capsys, error, code, message):

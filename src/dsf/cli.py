@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_describe(error), 1)
     except ValueError as error:
         return _fail(str(error), 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted; the same command goes on where it was", 130)
+    except KeyboardInterrupt as interrupt:
+        return _fail("; ".join(("interrupted", *map(str, interrupt.args))), 130)
     return 0
 
 

@@ -39,7 +39,9 @@ def test_prepare_and_list(root, tmp_path, capsys, monkeypatch):
     )
     assert errors.splitlines() == ["cifar10: 0 of 24 images", "cifar10: 24 of 24 images"]
     assert main(["data", "prepare", "cifar10"]) == 0
-    assert capsys.readouterr() == (output, "")
+    again, errors = capsys.readouterr()
+    assert again == output
+    assert errors.splitlines()[-1] == "cifar10, verified: 24 of 24 images"
     pictures = miniature.picture_folder(tmp_path / "pictures", {"a": 2})
     assert main(["data", "prepare", f"folder:{pictures}", "--size", "8"]) == 0
     (root / "cifar10" / "test-00000.npy").write_bytes(b"")

@@ -1,9 +1,11 @@
 import dataclasses
 import hashlib
+import io
 import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 
 import miniature
 import numpy as np
@@ -11,13 +13,14 @@ import pytest
 import torch
 
 from dsf.data import cifar, download, prepare, unpickle
+from dsf.data.progress import Lines, Progress
 
 ARRAYS = miniature.cifar_arrays()
 
 
 def read(source):
     """The arrays that CIFAR-10's reader finds in a source."""
-    found = miniature.CIFAR10.open_source(str(source), None)
+    found = miniature.CIFAR10.open_source(str(source), None, Progress())
     chunks = {split: found.read(split, 0, n, lambda _: None) for split, n in found.splits.items()}
     return {split: (chunk.images, chunk.labels) for split, chunk in chunks.items()}
 
@@ -178,14 +181,20 @@ def test_download_checks_and_keeps(tmp_path):
     served.write_bytes(b"content")
     md5 = hashlib.md5(b"content").hexdigest()
     target = tmp_path / "downloads"
-    with pytest.raises(ValueError, match=f"has md5 {md5}; must be 123"):
-        download.download(served.as_uri(), "123", target)
+    told = io.StringIO()
+
+    def fetch(md5, path=served):
+        return download.download(path.as_uri(), md5, target, Lines(told))
+
+    with pytest.raises(ConnectionError, match=f"arrived with md5 {md5}; must be 123"):
+        fetch("123")
     assert list(target.iterdir()) == []
-    assert download.download(served.as_uri(), md5, target).read_bytes() == b"content"
+    assert fetch(md5).read_bytes() == b"content"
+    assert told.getvalue().splitlines()[-1] == f"{served.as_uri()}: 7 of 7 bytes"
     served.unlink()
-    assert download.download(served.as_uri(), md5, target).read_bytes() == b"content"
-    with pytest.raises(OSError, match="cannot download .*other.tar.gz"):
-        download.download((tmp_path / "other.tar.gz").as_uri(), md5, target)
+    assert fetch(md5).read_bytes() == b"content"
+    with pytest.raises(ConnectionError, match="cannot download .*other.tar.gz"):
+        fetch(md5, tmp_path / "other.tar.gz")
 
 
 def test_download_is_one_of_the_sources(sources, root, monkeypatch):
@@ -196,7 +205,7 @@ def test_download_is_one_of_the_sources(sources, root, monkeypatch):
     monkeypatch.setattr(cifar, "_HOME", home.parent.as_uri() + "/")
     data_set = dataclasses.replace(
         miniature.CIFAR10,
-        open_source=lambda source, folder: cifar.open_source(files, source, folder),
+        open_source=partial(cifar.open_source, files),
     )
     store = prepare(data_set, "download")
     assert store.manifest["source"].endswith("cifar-10-python.tar.gz")

@@ -10,7 +10,7 @@ from dsf.commands.parser import Parser, UsageError, positive, seed
 if TYPE_CHECKING:
     from dsf.data import LeftOut
 
-_NAME = "cifar10, cifar100, fashion-mnist, embedded or folder:PATH"
+_NAME = "one that `dsf data list` shows, or folder:PATH"
 _REPORTED = 20
 _PICTURES = (".png", ".jpg", ".webp")
 
@@ -131,6 +131,8 @@ def _prepare(options: argparse.Namespace) -> None:
     except BrokenImagesError as error:
         _report(error.left_out)
         raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on where it was") from None
     if store.left_out:
         _report(store.left_out)
         print(f"{len(store.left_out):,} images are left out", file=sys.stderr)

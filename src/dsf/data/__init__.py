@@ -1,6 +1,7 @@
 """From files to a store of decoded images, and from there to batches and views."""
 
-from dsf.data.registry import DATASETS, data_root, load, open_store, prepare
+from dsf.data.layout import data_root
+from dsf.data.registry import DATASETS, load, open_store, prepare
 from dsf.data.sampler import EpochSampler
 from dsf.data.source import ArraySource, Chunk, Content, DataSet, LeftOut, Source
 from dsf.data.split import Batch, Split

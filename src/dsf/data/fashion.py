@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dsf.data.layout import search_folders
+from dsf.data.progress import Progress
 from dsf.data.source import ArraySource, Bytes, Content, DataSet, Source
 
 _SIZE = 28
@@ -25,7 +26,7 @@ CLASSES = (
 )
 
 
-def open_source(source: str | None, downloads: Path) -> Source:
+def open_source(source: str | None, downloads: Path, progress: Progress) -> Source:
     """Open the folder that ``--source`` names, or else the one that is found."""
     if source is None:
         paths = [folder / name for folder in search_folders() for name in _FOLDERS]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsf.data.images import EXTENSIONS, UnreadableImageError, read_square
+from dsf.data.progress import Progress
 from dsf.data.source import Advance, Bytes, Chunk, DataSet, LeftOut, Source
 
 DEFAULT_SIZE = 256
@@ -107,7 +108,7 @@ def folder_data_set(name: str, size: int | None) -> DataSet:
     if not 1 <= side <= 4096:
         raise ValueError(f"size must be in [1, 4096]; got {side}")
 
-    def open_source(source: str | None, downloads: Path) -> Source:
+    def open_source(source: str | None, downloads: Path, progress: Progress) -> Source:
         if source is not None:
             raise ValueError(f"source: {name} says itself where the images are; got {source!r}")
         if not path.is_dir():

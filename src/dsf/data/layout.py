@@ -1,4 +1,4 @@
-"""Where a data set's files may lie: a folder or an archive, read by name, never unpacked."""
+"""Where data lies: the stores, the files of data sets, and archives, which are never unpacked."""
 
 import os
 import tarfile
@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 
+def data_root() -> Path:
+    """The folder of the stores: $DSF_DATA, or dsf in the user's cache."""
+    if given := os.environ.get("DSF_DATA"):
+        return Path(given).expanduser()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "dsf"
+
+
 def search_folders() -> list[Path]:
     """The folders in which data sets are looked for when no source is given."""
-    given = os.environ.get("DSF_DATA")
-    folders = [Path(given)] if given else []
-    return [*folders, Path("data"), Path.home() / "data", Path("/usr/share/datasets")]
+    return [data_root(), Path("data"), Path.home() / "data", Path("/usr/share/datasets")]
 
 
 def read_files(path: Path, names: Iterable[str]) -> dict[str, bytes]:

@@ -16,8 +16,8 @@ class Progress:
         """Tell something that happened."""
 
     @contextmanager
-    def task(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Follow a piece of work of ``total`` images; gives what to call with each number done."""
+    def task(self, name: str, total: int, unit: str = "images") -> Iterator[Callable[[int], None]]:
+        """Follow a piece of work of ``total`` units; gives what to call with each number done."""
         yield lambda count: None
 
 
@@ -32,12 +32,12 @@ class Lines(Progress):
         print(text, file=self.stream, flush=True)
 
     @contextmanager
-    def task(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
+    def task(self, name: str, total: int, unit: str = "images") -> Iterator[Callable[[int], None]]:
         """Follow a piece of work."""
         done, said = 0, time.monotonic()
 
         def say() -> None:
-            self.say(f"{name}: {done:,} of {total:,} images")
+            self.say(f"{name}: {done:,} of {total:,} {unit}")
 
         def advance(count: int) -> None:
             nonlocal done, said
@@ -55,7 +55,7 @@ class Bar(Lines):
     """A bar with the time that is left."""
 
     @contextmanager
-    def task(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
+    def task(self, name: str, total: int, unit: str = "images") -> Iterator[Callable[[int], None]]:
         """Follow a piece of work."""
         from rich import progress
         from rich.console import Console
@@ -64,7 +64,7 @@ class Bar(Lines):
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
-            progress.TextColumn("images"),
+            progress.TextColumn(unit),
             progress.TimeRemainingColumn(),
         )
         with progress.Progress(*columns, console=Console(file=self.stream)) as bar:

@@ -3,7 +3,6 @@
 A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS``.
 """
 
-import errno
 import os
 import shutil
 import sys
@@ -15,6 +14,7 @@ from dsf.data import embedded, writer
 from dsf.data.cifar import CIFAR10, CIFAR100
 from dsf.data.fashion import FASHION_MNIST
 from dsf.data.folder import PREFIX, folder_data_set, store_prefix
+from dsf.data.layout import data_root
 from dsf.data.progress import Progress
 from dsf.data.source import DataSet
 from dsf.data.split import Split
@@ -25,14 +25,6 @@ if sys.platform != "win32":
 
 DATASETS = {data_set.name: data_set for data_set in (CIFAR10, CIFAR100, FASHION_MNIST)}
 EMBEDDED = "embedded"
-
-
-def data_root() -> Path:
-    """The folder of the stores: $DSF_DATA, or dsf in the user's cache."""
-    if given := os.environ.get("DSF_DATA"):
-        return Path(given).expanduser()
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "dsf"
 
 
 def find(name: str, size: int | None = None) -> DataSet:
@@ -107,15 +99,15 @@ def prepare(
     with _only_process(root):
         store = _verified(path, data_set, progress)
         if store is None or not data_set.fixed:
-            opened = data_set.open_source(source, downloads)
+            opened = data_set.open_source(source, downloads, progress)
             if store is None or store.manifest["fingerprint"] != opened.fingerprint:
                 data_set.check(opened.description, opened.content)
                 writer.build(path, data_set.name, opened, progress, skip_broken)
                 store = Store(path)
                 data_set.check(str(path), store.content)
         writer.remove_leftovers(path)
-        if downloads.exists():
-            shutil.rmtree(downloads)  # the store holds all of it
+        # The store holds all of it. A child of a killed run may still be writing: next time, then.
+        shutil.rmtree(downloads, ignore_errors=True)
     return store
 
 
@@ -137,7 +129,9 @@ def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None
     if not path.exists():
         return None
     try:
-        store = Store(path, verify=True)
+        store = Store(path)
+        with progress.task(f"{data_set.name}, verified", sum(store.counts.values())) as advance:
+            store.verify(advance)
         data_set.check(str(path), store.content)
     except (ValueError, FileNotFoundError) as error:
         progress.say(f"{error}; preparing it again")
@@ -164,11 +158,12 @@ def _only_process(root: Path) -> Iterator[None]:
         return
     descriptor = os.open(root, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"another process is preparing a data set in {root}; wait for it"
+            ) from None
         yield
-    except BlockingIOError:
-        raise OSError(
-            errno.EBUSY, f"another process is preparing a data set in {root}; wait for it"
-        ) from None
     finally:
         os.close(descriptor)

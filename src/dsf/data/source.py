@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dsf.data.progress import Progress
+
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Advance = Callable[[int], None]
@@ -116,7 +118,7 @@ class DataSet:
         name: as the command line spells it; also the name of the store's folder.
         summary: one line for ``dsf data list``.
         open_source: finds and opens a source: (what ``--source`` says or None, a folder for
-            downloads) -> Source.
+            downloads, how to tell about them) -> Source.
         image_size: the side of its images.
         content: the known hashes of each split; empty where none are known.
         fixed: whether the content never changes; if not, ``prepare`` looks at the source again.
@@ -124,7 +126,7 @@ class DataSet:
 
     name: str
     summary: str
-    open_source: Callable[[str | None, Path], Source]
+    open_source: Callable[[str | None, Path, Progress], Source]
     image_size: int
     content: Mapping[str, Content] = field(default_factory=dict)
     fixed: bool = True

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsf.data import files
-from dsf.data.source import Content, LeftOut
+from dsf.data.source import Advance, Content, LeftOut
 from dsf.data.split import Split
 
 FORMAT = 1
@@ -101,14 +101,18 @@ class Store:
             self.classes,
         )
 
-    def verify(self) -> None:
-        """Read everything and raise ``ValueError`` where a checksum differs."""
+    def verify(self, advance: Advance = lambda count: None) -> None:
+        """Read everything and raise ``ValueError`` where a checksum differs.
+
+        ``advance`` is called with each number of images read.
+        """
         for split, entry in self.manifest["splits"].items():
             content = hashlib.sha256()
             for shard in entry["shards"]:
                 data = (self.path / shard["file"]).read_bytes()
                 self._compare(shard["file"], hashlib.sha256(data).hexdigest(), shard["sha256"])
                 content.update(memoryview(data)[shard["header"] :])
+                advance(shard["count"])
             self._compare(f"split {split}", content.hexdigest(), entry["content"]["images"])
             for extra in filter(None, (entry["labels"], entry["sizes"])):
                 self._compare(
