@@ -23,7 +23,16 @@ def test_list_of_nothing_prepared(root, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["name", "images", "size", "where"]
     assert [line[0] for line in lines[1:5]] == ["cifar10", "cifar100", "fashion-mnist", "embedded"]
-    assert lines[1][1:] == ["not", "prepared", "32", "dsf", "data", "prepare", "cifar10"]
+    assert lines[1][1:9] == [
+        "not",
+        "prepared",
+        "32",
+        "60,000",
+        "photographs",
+        "in",
+        "10",
+        "classes",
+    ]
     assert lines[4][1:] == ["5,000", "train,", "1,000", "test", "32", "inside", "the", "package"]
     assert not root.exists()
 
@@ -35,7 +44,8 @@ def test_prepare_and_list(root, tmp_path, capsys, monkeypatch):
     assert main(["data", "prepare", "cifar10", "--source", str(archive)]) == 0
     output, errors = capsys.readouterr()
     assert output.startswith(
-        f"cifar10: 20 train, 4 test images in {root}/cifar10, verified\n  train images sha256 "
+        f"cifar10: 20 train, 4 test images in {root}/cifar10, verified\n"
+        f"  from {archive}\n  train images sha256 "
     )
     assert errors.splitlines() == ["cifar10: 0 of 24 images", "cifar10: 24 of 24 images"]
     assert main(["data", "prepare", "cifar10"]) == 0
@@ -44,13 +54,16 @@ def test_prepare_and_list(root, tmp_path, capsys, monkeypatch):
     assert errors.splitlines()[-1] == "cifar10, verified: 24 of 24 images"
     pictures = miniature.picture_folder(tmp_path / "pictures", {"a": 2})
     assert main(["data", "prepare", f"folder:{pictures}", "--size", "8"]) == 0
+    assert main(["data", "prepare", f"folder:{pictures}", "--size", "9"]) == 0
     (root / "cifar10" / "test-00000.npy").write_bytes(b"")
+    (root / "cifar100.partial").mkdir()
     capsys.readouterr()
     assert main(["data", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:2] == ["cifar10", "damaged"]
-    folder = next(line for line in lines if line.startswith(f"folder:{pictures} "))
-    assert folder.split()[1:4] == ["2", "train", "8"]
+    assert lines[2].split()[:3] == ["cifar100", "not", "finished"]
+    folders = [line.split() for line in lines if line.startswith(f"folder:{pictures} ")]
+    assert [cells[1:4] for cells in folders] == [["2", "train", "8"], ["2", "train", "9"]]
 
 
 def test_embedded_needs_no_preparing(root, capsys):
@@ -127,6 +140,7 @@ def test_show_a_folder(augment, root, tmp_path):
     pictures = miniature.picture_folder(tmp_path / "pictures", {"a": 4})
     assert main(["data", "prepare", f"folder:{pictures}", "--size", "40"]) == 0
     file = tmp_path / "views.webp"
+    assert main(["data", "prepare", f"folder:{pictures}", "--size", "32"]) == 0
     command = ["data", "show", f"folder:{pictures}", "-o", str(file), "--size", "32"]
     assert main([*command, "--images", "4", "--views", "1"]) == 0
     with Image.open(file) as sheet:

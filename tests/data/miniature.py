@@ -160,6 +160,11 @@ def picture_folder(folder: Path, counts):
     return folder
 
 
+def folders(root: Path):
+    """The names of the folders in a root of stores."""
+    return sorted(path.name for path in root.iterdir() if path.is_dir())
+
+
 def contents(folder: Path):
     """Every file below a folder with its bytes."""
     return {

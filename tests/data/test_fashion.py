@@ -52,7 +52,7 @@ def test_they_are_found_below_the_root(root):
 def test_a_damaged_store_is_not_taken_for_a_source(tmp_path, root, monkeypatch):
     monkeypatch.setattr(fashion, "search_folders", lambda: [root])
     store = prepare(MINI, str(miniature.write_folder(tmp_path / "files", files(True))))
-    (store.path / "manifest.json").unlink()
+    (store.path / "train-00000.npy").unlink()
     with pytest.raises(FileNotFoundError, match="fashion-mnist is not on this machine"):
         prepare(MINI)
 

@@ -65,9 +65,21 @@ def test_a_damaged_store_is_mended_and_that_is_said(tmp_path, root, capsys):
         prepare(miniature.CIFAR10, source, progress=Lines(sys.stderr))
         assert "preparing it again" in capsys.readouterr().err
         assert miniature.contents(root) == sound
-    (store.path / "manifest.json").write_text("{}")
+    manifest = store.path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 0'))
     prepare(miniature.CIFAR10, source)
     assert miniature.contents(root) == sound
+
+
+@pytest.mark.parametrize("files", [{}, {"photo.jpg": b"x"}, {"manifest.json": b"{}"}])
+def test_what_is_not_a_store_is_never_replaced(tmp_path, root, files):
+    source = miniature.write_folder(
+        tmp_path / "package", miniature.npm_files(miniature.cifar_arrays())
+    )
+    miniature.write_folder(root / "cifar10", files)
+    with pytest.raises(FileExistsError, match="cifar10 is not a store: move it away, or set DSF"):
+        prepare(miniature.CIFAR10, str(source))
+    assert miniature.contents(root / "cifar10") == files
 
 
 def test_a_damaged_store_stays_where_no_source_is_found(tmp_path, root):
@@ -85,7 +97,7 @@ def test_leftovers_of_an_interrupted_run_go(tmp_path, root):
     for name in ("cifar10.partial", "cifar10.replaced", "cifar10.download"):
         miniature.write_folder(root / name, {"file": b"x"})
     prepare(miniature.CIFAR10)
-    assert [path.name for path in root.iterdir()] == ["cifar10"]
+    assert miniature.folders(root) == ["cifar10"]
 
 
 def test_stores_are_listed_under_the_name_that_loads_them(tmp_path, root):

@@ -1,6 +1,5 @@
 """Killed at any point and started again, ``prepare`` ends in the same bytes."""
 
-import os
 import resource
 import signal
 import subprocess
@@ -96,7 +95,7 @@ def test_damage_to_what_was_finished_is_mended(tmp_path, root, monkeypatch):
     (pictures / "test/b/broken.png").write_bytes(b"")
     with pytest.raises(writer.BrokenImagesError):
         prepare(f"folder:{pictures}", size=8)
-    (partial,) = root.iterdir()
+    (partial,) = root.glob("folder-*")
     assert partial.suffix == ".partial"
     (partial / "train-00000.npy").write_bytes(b"wrong")
     (partial / "train-00001.npy").unlink()
@@ -118,7 +117,7 @@ def test_a_full_disk(tmp_path, root, monkeypatch):
 
     run = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
     assert run.returncode == 1
-    (partial,) = root.iterdir()
+    (partial,) = root.glob("folder-*")
     assert run.stderr.splitlines()[-1] == (
         f"dsf: cannot write {partial}/test-00000.npy: File too large. What is finished is kept in "
         f"{partial}: make room and run the same command again"
@@ -138,11 +137,10 @@ def test_one_process_at_a_time(tmp_path, root):
 
     root.mkdir()
     name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', IMAGES)}"
-    other = os.open(root, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    with pytest.raises(OSError, match="another process is preparing a data set in"):
-        prepare(name, size=8)
-    os.close(other)
+    with open(root / ".lock", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError, match="another process is preparing a data set in"):
+            prepare(name, size=8)
     prepare(name, size=8)
 
 

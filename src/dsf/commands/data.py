@@ -84,7 +84,7 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("--views", type=positive, default=8, metavar="N", help="views a row (8)")
     parser.add_argument("--recipe", default="cifar", help="how views are made (cifar)")
     parser.add_argument(
-        "--size", type=positive, metavar="N", help="side of a view (that of the stored images)"
+        "--size", type=positive, metavar="N", help="which store, if folder:PATH has several"
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of images and views (0)")
     parser.set_defaults(run=_show)
@@ -93,26 +93,27 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
 def _list(options: argparse.Namespace) -> None:
     from dsf.data import DATASETS, Store, data_root, embedded
     from dsf.data.registry import EMBEDDED, stores
+    from dsf.data.writer import partial_folder
 
-    rows = [("name", "images", "size", "where")]
-    found = dict(stores())
-    for name, data_set in DATASETS.items():
-        if name not in found:
-            hint = f"dsf data prepare {name}"
-            rows.append((name, "not prepared", str(data_set.image_size), hint))
-    for name, store in found.items():
+    found = list(stores())
+    rows = []
+    for name, store in found:
         if isinstance(store, Store):
-            where = str(store.path)
-            rows.append((name, _counts(store.counts), str(store.image_size), where))
+            rows.append((name, _counts(store.counts), str(store.image_size), str(store.path)))
         else:
             rows.append((name, "damaged", "", str(store)))
-    rows[1:] = sorted(rows[1:])
+    for name in DATASETS.keys() - {name for name, _ in found}:
+        begun = partial_folder(data_root() / name).exists()
+        state = "not finished" if begun else "not prepared"
+        rows.append((name, state, str(DATASETS[name].image_size), DATASETS[name].summary))
+    rows.sort()
     rows.append((EMBEDDED, _counts(embedded.counts()), "32", "inside the package"))
+    rows.insert(0, ("name", "images", "size", "where"))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)]
         print("  ".join((*cells, row[3])))
-    print(f"\nStores: {data_root()} (DSF_DATA)")
+    print(f"\nStores lie in {data_root()}. To make one: dsf data prepare NAME")
 
 
 def _prepare(options: argparse.Namespace) -> None:
@@ -137,6 +138,7 @@ def _prepare(options: argparse.Namespace) -> None:
         _report(store.left_out)
         print(f"{len(store.left_out):,} images are left out", file=sys.stderr)
     print(f"{options.name}: {_counts(store.counts)} images in {store.path}, verified")
+    print(f"  from {store.manifest['source']}")
     for split, content in store.content.items():
         print(f"  {split} images sha256 {content.images}")
 
@@ -146,15 +148,13 @@ def _show(options: argparse.Namespace) -> None:
     from dsf.data.augment import RECIPES
     from dsf.data.sheet import view_sheet
 
-    _check_name(options.name)
+    _check_name(options.name, options.size)
     if options.recipe not in RECIPES:
         raise UsageError(f"--recipe must be one of {', '.join(RECIPES)}; got {options.recipe!r}")
     if options.output.suffix.lower() not in _PICTURES:
         raise UsageError(f"-o must end in one of {', '.join(_PICTURES)}; got {options.output}")
-    split = load(options.name, options.split)
-    sheet = view_sheet(
-        split, options.images, options.views, options.recipe, options.size, options.seed
-    )
+    split = load(options.name, options.split, options.size)
+    sheet = view_sheet(split, options.images, options.views, options.recipe, seed=options.seed)
     sheet.save(options.output)
     print(
         f"{options.output}: {options.images} images of {options.name}, {options.views} views each"

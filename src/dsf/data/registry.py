@@ -3,7 +3,7 @@
 A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS``.
 """
 
-import os
+import errno
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from dsf.data.layout import data_root
 from dsf.data.progress import Progress
 from dsf.data.source import DataSet
 from dsf.data.split import Split
-from dsf.data.store import MANIFEST, Store
+from dsf.data.store import MANIFEST, Store, is_store
 
 if sys.platform != "win32":
     import fcntl
@@ -125,15 +125,17 @@ def stores() -> Iterator[tuple[str, Store | Exception]]:
 
 
 def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None:
-    """The store if it is there and sound."""
+    """The store if it is there and sound; None if it must be made."""
     if not path.exists():
         return None
+    if not is_store(path):  # never replace what somebody else put there
+        raise FileExistsError(f"{path} is not a store: move it away, or set DSF_DATA elsewhere")
     try:
         store = Store(path)
         with progress.task(f"{data_set.name}, verified", sum(store.counts.values())) as advance:
             store.verify(advance)
         data_set.check(str(path), store.content)
-    except (ValueError, FileNotFoundError) as error:
+    except ValueError as error:
         progress.say(f"{error}; preparing it again")
         return None
     return store
@@ -156,14 +158,14 @@ def _only_process(root: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    descriptor = os.open(root, os.O_RDONLY)
-    try:
+    with open(root / ".lock", "w") as lock:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(
                 f"another process is preparing a data set in {root}; wait for it"
             ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+                raise  # some network drives know no locks; whoever works there must take care
         yield
-    finally:
-        os.close(descriptor)

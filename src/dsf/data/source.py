@@ -116,7 +116,7 @@ class DataSet:
 
     Args:
         name: as the command line spells it; also the name of the store's folder.
-        summary: one line for ``dsf data list``.
+        summary: a few words for ``dsf data list``.
         open_source: finds and opens a source: (what ``--source`` says or None, a folder for
             downloads, how to tell about them) -> Source.
         image_size: the side of its images.

@@ -149,6 +149,14 @@ def _entries(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     return result
 
 
+def is_store(folder: Path) -> bool:
+    """Whether a folder is a store, of whatever format and however damaged."""
+    try:
+        return files.read_json(folder / MANIFEST).keys() >= {"format", "fingerprint"}
+    except (OSError, ValueError):
+        return False
+
+
 def file_names(manifest: dict[str, Any]) -> set[str]:
     """The files that belong to a store."""
     return {MANIFEST, *(entry["file"] for entry in _entries(manifest))}
