@@ -7,6 +7,7 @@ import json
 import pickle
 import struct
 import tarfile
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -122,6 +123,29 @@ def png(pixels):
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return file.getvalue()
+
+
+def encoded(kind):
+    """A noisy picture as a file of a kind that Pillow writes."""
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def raw_png(width, height, depth, colour_type, rows):
+    """A PNG made by hand: Pillow writes no 16-bit colours."""
+
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0)
+    body = zlib.compress(b"".join(b"\0" + row for row in rows))
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    )
 
 
 def write_folder(folder: Path, files):

@@ -105,12 +105,10 @@ def test_folders_that_will_not_do(pictures):
 
 def broken(pictures):
     """Four good images, and one of each that cannot be read."""
-    from test_images import encoded, raw_png
-
     miniature.picture_folder(pictures, {"a": 2, "b": 2})
     (pictures / "a" / "0000-empty.png").write_bytes(b"")
-    (pictures / "a" / "truncated.jpg").write_bytes(encoded("JPEG")[:-1000])
-    (pictures / "b" / "bomb.png").write_bytes(raw_png(9500, 9500, 8, 2, [b""]))
+    (pictures / "a" / "truncated.jpg").write_bytes(miniature.encoded("JPEG")[:-1000])
+    (pictures / "b" / "bomb.png").write_bytes(miniature.raw_png(9500, 9500, 8, 2, [b""]))
     (pictures / "b" / "text.png").write_bytes(b"this is text")
     return {
         "a/0000-empty.png": "is empty (0 bytes)",

@@ -1,12 +1,11 @@
 """Every kind of image file: its pixels, or the message it gives."""
 
-import io
 import os
 import struct
-import zlib
 
 import numpy as np
 import pytest
+from miniature import encoded, raw_png
 from PIL import Image, ImageOps
 
 from dsf.data.images import UnreadableImageError, read_square
@@ -21,21 +20,6 @@ def save(path, image, **options):
 
 def constant(mode, colour):
     return Image.new(mode, (SIDE, SIDE), colour)
-
-
-def raw_png(width, height, depth, colour_type, rows):
-    """A PNG made by hand: Pillow writes no 16-bit colours."""
-
-    def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0)
-    body = zlib.compress(b"".join(b"\0" + row for row in rows))
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
-    )
 
 
 def pixel(path):
@@ -162,13 +146,6 @@ def test_of_an_animation_the_first_frame(tmp_path):
     frames = [constant("RGB", colour) for colour in ((255, 0, 0), (0, 0, 255))]
     path = save(tmp_path / "a.gif", frames[0], save_all=True, append_images=frames[1:])
     assert pixel(path) == (255, 0, 0)
-
-
-def encoded(kind):
-    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, kind)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize(
