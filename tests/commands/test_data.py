@@ -76,6 +76,8 @@ def test_broken_images(root, tmp_path, capsys):
     for number in range(25):
         (pictures / f"{number:04d}.png").write_bytes(b"")
     (pictures / "0000.png").rename(pictures / os.fsdecode(b"\xff.png"))
+    (pictures / "photo.heic").write_bytes(b"x")
+    (pictures / "README").write_bytes(b"x")
     command = ["data", "prepare", f"folder:{pictures}", "--size", "8"]
     assert main(command) == 1
     errors = capsys.readouterr().err.splitlines()
@@ -85,6 +87,7 @@ def test_broken_images(root, tmp_path, capsys):
     assert main([*command, "--skip-broken"]) == 0
     output, errors = capsys.readouterr()
     assert "5 train images in" in output
+    assert "ignored by their extension: 1 without, 1 .heic" in errors.splitlines()
     assert errors.splitlines()[-1] == "25 images are left out"
 
 

@@ -31,10 +31,13 @@ def test_a_folder_for_each_class(pictures):
     miniature.picture_folder(pictures, {"dog": 4, "cat/deep/down": 2, "cat": 3, ".hidden": 1})
     (pictures / "notes.txt").write_text("no image")
     (pictures / "cat" / ".DS_Store").write_bytes(b"x")
+    for name in ("cat/a.heic", "dog/b.HEIC", "dog/README"):
+        (pictures / name).write_bytes(b"x")
     store = make(pictures)
     split = store.split("train")
     assert store.classes == ("cat", "dog")
     assert store.counts == {"train": 9}
+    assert store.ignored == {"": 1, ".heic": 2, ".txt": 1}
     assert split.labels().tolist() == [0] * 5 + [1] * 4
     files = [
         *sorted((pictures / "cat").glob("*.png")),

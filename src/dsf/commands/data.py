@@ -134,6 +134,9 @@ def _prepare(options: argparse.Namespace) -> None:
         raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command goes on where it was") from None
+    if store.ignored:
+        kinds = ", ".join(f"{n:,} {kind or 'without'}" for kind, n in store.ignored.items())
+        print(f"ignored by their extension: {kinds}", file=sys.stderr)
     if store.left_out:
         _report(store.left_out)
         print(f"{len(store.left_out):,} images are left out", file=sys.stderr)

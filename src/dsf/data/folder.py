@@ -3,6 +3,7 @@
 import hashlib
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,6 +56,7 @@ class FolderSource(Source):
             if not items:
                 raise ValueError(f"{folders[split]} has no images ({_extensions()})")
         self.splits = {split: len(items) for split, items in self.items.items()}
+        self.ignored = _ignored(path)
         self.fingerprint = self._fingerprint()
 
     def read(self, split: str, start: int, stop: int, advance: Advance) -> Chunk:
@@ -175,6 +177,15 @@ def _images(folder: Path) -> list[Path]:
         and not path.name.startswith(".")
         and (path.is_file() or (path.is_symlink() and not path.is_dir()))  # dead links are reported
     )
+
+
+def _ignored(folder: Path) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        suffixes = (Path(where, name).suffix.lower() for name in names if name[0] != ".")
+        counts.update(suffix for suffix in suffixes if suffix not in EXTENSIONS)
+    return dict(sorted(counts.items()))
 
 
 def _state(path: Path) -> tuple[int, int]:

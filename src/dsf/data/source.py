@@ -59,6 +59,7 @@ class Source(ABC):
         splits: how many images each split should have.
         fingerprint: changes with the content.
         content: the hashes of each split, where they are known before reading.
+        ignored: how many files lay there that are no images, by their extension.
     """
 
     description: str
@@ -67,6 +68,7 @@ class Source(ABC):
     splits: dict[str, int]
     fingerprint: str
     content: Mapping[str, Content] = MappingProxyType({})
+    ignored: Mapping[str, int] = MappingProxyType({})
 
     @abstractmethod
     def read(self, split: str, start: int, stop: int, advance: Advance) -> Chunk:

@@ -2,7 +2,7 @@
 
 ```
 cifar10/
-  manifest.json       format, source, sizes, class names, checksums, what was left out and why
+  manifest.json       format, source, sizes, class names, checksums, what was left out
   train-00000.npy ... images, (n, H, W, 3) uint8
   train-labels.npy    (N,) int64, where there are labels
   train-sizes.npy     (N, 2) int64, original height and width, where images were squashed
@@ -82,6 +82,11 @@ class Store:
         """The images that could not be read."""
         return [LeftOut(**entry) for entry in self.manifest["left_out"]]
 
+    @property
+    def ignored(self) -> dict[str, int]:
+        """How many files were not taken for images, by their extension."""
+        return dict(self.manifest["ignored"])
+
     def split(self, name: str) -> Split:
         """One split, its images as memory maps."""
         entry = self.manifest["splits"].get(name)
@@ -139,7 +144,7 @@ class Store:
 
 
 _PARTS = Content._fields
-_KEYS = {"name", "source", "fingerprint", "image_size", "classes", "left_out"}
+_KEYS = {"name", "source", "fingerprint", "image_size", "classes", "left_out", "ignored"}
 
 
 def _entries(manifest: dict[str, Any]) -> list[dict[str, Any]]:

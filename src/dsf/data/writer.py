@@ -141,6 +141,7 @@ def _write_splits(
         "classes": list(source.classes),
         "splits": splits,
         "left_out": [entry._asdict() for entry in left_out],
+        "ignored": dict(source.ignored),
     }
 
 
