@@ -91,6 +91,15 @@ def test_broken_images(root, tmp_path, capsys):
     assert errors.splitlines()[-1] == "25 images are left out"
 
 
+def test_interrupted(root, capsys, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dsf.data.prepare", interrupted)
+    assert main(["data", "prepare", "cifar10"]) == 130
+    assert capsys.readouterr().err == "dsf: interrupted; the same command goes on where it was\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -110,6 +110,20 @@ def test_a_stream_raises_what_gathering_raised(path):
         list(Store(path).split("train").stream(batches))
 
 
+def test_a_stream_may_be_left_early(path):
+    drawn = []
+
+    def batches():
+        for number in range(23):
+            drawn.append(number)
+            yield torch.tensor([number])
+
+    stream = Store(path).split("train").stream(batches(), ahead=2)
+    assert next(stream).samples.tolist() == [0]
+    stream.close()
+    assert drawn == [0, 1, 2]
+
+
 def test_unlabelled_images_with_sizes(tmp_path):
     source = Squashed()
     writer.build(tmp_path / "store", "mini", source, Progress())
