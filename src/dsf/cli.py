@@ -1,0 +1,65 @@
+"""The command line: parses, calls, prints. Each verb is a module of ``dsf.commands``."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from dsf import __version__
+from dsf.commands import data
+from dsf.commands.parser import Parser, UsageError
+
+# A verb is a module with ``add(verbs)``, which adds its parser and sets ``run`` as a default: a
+# function of the parsed arguments. Modules import what is slow inside that function.
+VERBS = (data,)
+
+_DESCRIPTION = "Multi-view contrastive learning with divergences between distributions of views."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns 0, 1 after a failure, 2 for a wrong call."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # names of files may be any bytes
+            stream.reconfigure(errors="backslashreplace")
+    parser = make_parser()
+    try:
+        options = parser.parse_args(arguments)
+        options.run(options)
+        sys.stdout.flush()
+    except UsageError as error:
+        return _fail(str(error), 2)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; without this the interpreter complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(_describe(error), 1)
+    except ValueError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt as interrupt:
+        return _fail("; ".join(("interrupted", *map(str, interrupt.args))), 130)
+    return 0
+
+
+def make_parser() -> Parser:
+    """The parser with all verbs."""
+    parser = Parser(
+        prog="dsf",
+        description=_DESCRIPTION,
+        example="dsf data prepare cifar10",
+    )
+    parser.add_argument("--version", action="version", version=f"dsf {__version__}")
+    verbs = parser.add_verbs()
+    for verb in VERBS:
+        verb.add(verbs)
+    return parser
+
+
+def _describe(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"dsf: {message}", file=sys.stderr)
+    return code

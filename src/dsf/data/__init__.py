@@ -1,0 +1,28 @@
+"""From files to a store of decoded images, and from there to batches and views."""
+
+from dsf.data.layout import data_root
+from dsf.data.registry import DATASETS, load, open_store, prepare
+from dsf.data.sampler import EpochSampler
+from dsf.data.source import ArraySource, Chunk, Content, DataSet, LeftOut, Source
+from dsf.data.split import Batch, Split
+from dsf.data.store import Store
+from dsf.data.writer import BrokenImagesError
+
+__all__ = [
+    "DATASETS",
+    "ArraySource",
+    "Batch",
+    "BrokenImagesError",
+    "Chunk",
+    "Content",
+    "DataSet",
+    "EpochSampler",
+    "LeftOut",
+    "Source",
+    "Split",
+    "Store",
+    "data_root",
+    "load",
+    "open_store",
+    "prepare",
+]

@@ -1,0 +1,41 @@
+"""Where data lies: the stores, the files of data sets, and archives, which are never unpacked."""
+
+import os
+import tarfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+
+def data_root() -> Path:
+    """The folder of the stores: $DSF_DATA, or dsf in the user's cache."""
+    if given := os.environ.get("DSF_DATA"):
+        return Path(given).expanduser()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "dsf"
+
+
+def search_folders() -> list[Path]:
+    """The folders in which data sets are looked for when no source is given."""
+    return [data_root(), Path("data"), Path.home() / "data", Path("/usr/share/datasets")]
+
+
+def read_files(path: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Those of the named files that a folder or a tar archive has, in whatever folder of it."""
+    wanted = set(names)
+    if path.is_dir():
+        return {name: (path / name).read_bytes() for name in wanted if (path / name).is_file()}
+    found = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = PurePosixPath(member.name).name
+                if name in wanted and member.isfile() and name not in found:
+                    file = archive.extractfile(member)
+                    assert file is not None  # a plain member has content
+                    found[name] = file.read()
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{path} is not a readable archive: {error}") from None
+    return found

@@ -1,0 +1,171 @@
+"""The data sets by name: find, prepare and load them.
+
+A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS``.
+"""
+
+import errno
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dsf.data import embedded, writer
+from dsf.data.cifar import CIFAR10, CIFAR100
+from dsf.data.fashion import FASHION_MNIST
+from dsf.data.folder import PREFIX, folder_data_set, store_prefix
+from dsf.data.layout import data_root
+from dsf.data.progress import Progress
+from dsf.data.source import DataSet
+from dsf.data.split import Split
+from dsf.data.store import MANIFEST, Store, is_store
+
+if sys.platform != "win32":
+    import fcntl
+
+DATASETS = {data_set.name: data_set for data_set in (CIFAR10, CIFAR100, FASHION_MNIST)}
+EMBEDDED = "embedded"
+
+
+def find(name: str, size: int | None = None) -> DataSet:
+    """The data set of a name; ``size`` is for folders."""
+    if name.startswith(PREFIX):
+        return folder_data_set(name, size)
+    if name == EMBEDDED:
+        raise ValueError("embedded lies inside the package: it has no store, load() opens it")
+    if name not in DATASETS:
+        names = ", ".join((*DATASETS, EMBEDDED))
+        raise ValueError(f"data set must be one of {names} or {PREFIX}PATH; got {name!r}")
+    data_set = DATASETS[name]
+    if size not in (None, data_set.image_size):
+        raise ValueError(
+            f"size: the images of {name} have {data_set.image_size} pixels, only those of "
+            f"{PREFIX}PATH are resized; got {size}"
+        )
+    return data_set
+
+
+def load(name: str, split: str = "train", size: int | None = None) -> Split:
+    """A split of a prepared data set, or of the embedded images.
+
+    Example:
+        >>> split = load("embedded", "test")
+        >>> split.images().shape, split.classes[split.labels()[0]]
+        (torch.Size([1000, 3, 32, 32]), 'cat')
+    """
+    if name == EMBEDDED:
+        return embedded.load(split)
+    return open_store(name, size).split(split)
+
+
+def open_store(name: str, size: int | None = None, verify: bool = False) -> Store:
+    """The store of a prepared data set; ``verify`` reads all of it and compares checksums."""
+    path = data_root() / find(name, size).name
+    if name.startswith(PREFIX) and size is None:
+        path = _only_size(name, path)
+    if not (path / MANIFEST).is_file():
+        option = "" if size is None else f" --size {size}"
+        raise FileNotFoundError(
+            f"{name} is not prepared in {path.parent}: run `dsf data prepare {name}{option}`"
+        )
+    return Store(path, verify)
+
+
+def prepare(
+    name: str | DataSet,
+    source: str | None = None,
+    size: int | None = None,
+    skip_broken: bool = False,
+    progress: Progress | None = None,
+) -> Store:
+    """Make sure that a data set has a complete, verified store, and open it.
+
+    A store that exists is read and compared with its checksums. It is made again only if it is
+    damaged, or if a folder's images have changed; only then, or if there is none, is a source
+    looked for or downloaded. Stopped at any point, the next call goes on.
+
+    Args:
+        name: of the data set.
+        source: a path, or a word that the data set knows; by default it is looked for.
+        size: the side of the square images of a folder.
+        skip_broken: leave unreadable images out instead of raising ``BrokenImagesError``.
+        progress: how to tell about it; silent by default.
+    """
+    data_set = name if isinstance(name, DataSet) else find(name, size)
+    progress = progress or Progress()
+    root = data_root()
+    path = root / data_set.name
+    downloads = root / f"{data_set.name}.download"
+    with _only_process(root):
+        store = _verified(path, data_set, progress)
+        if store is None or not data_set.fixed:
+            opened = data_set.open_source(source, downloads, progress)
+            if store is None or store.manifest["fingerprint"] != opened.fingerprint:
+                data_set.check(opened.description, opened.content)
+                writer.build(path, data_set.name, opened, progress, skip_broken)
+                store = Store(path)
+                data_set.check(str(path), store.content)
+        writer.remove_leftovers(path)
+        # The store holds all of it. A child of a killed run may still be writing: next time, then.
+        shutil.rmtree(downloads, ignore_errors=True)
+    return store
+
+
+def stores() -> Iterator[tuple[str, Store | Exception]]:
+    """All stores there are, by the name that loads them; those that do not open with the reason."""
+    root = data_root()
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if (path / MANIFEST).is_file() and path.suffix not in writer.UNFINISHED:
+            try:
+                store = Store(path)
+            except (ValueError, OSError) as error:
+                yield path.name, error
+            else:
+                yield path.name if path.name in DATASETS else store.manifest["source"], store
+
+
+def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None:
+    """The store if it is there and sound; None if it must be made."""
+    if not path.exists():
+        return None
+    if not is_store(path):  # never replace what somebody else put there
+        raise FileExistsError(f"{path} is not a store: move it away, or set DSF_DATA elsewhere")
+    try:
+        store = Store(path)
+        with progress.task(f"{data_set.name}, verified", sum(store.counts.values())) as advance:
+            store.verify(advance)
+        data_set.check(str(path), store.content)
+    except ValueError as error:
+        progress.say(f"{error}; preparing it again")
+        return None
+    return store
+
+
+def _only_size(name: str, default: Path) -> Path:
+    """The store of a folder whose size was not given."""
+    found = sorted(default.parent.glob(f"{store_prefix(name)}*/{MANIFEST}"))
+    found = [file.parent for file in found if file.parent.suffix not in writer.UNFINISHED]
+    if len(found) > 1:
+        sizes = ", ".join(path.name.rpartition("-")[-1] for path in found)
+        raise ValueError(f"size: {name} is prepared in the sizes {sizes}; say which")
+    return found[0] if found else default
+
+
+@contextmanager
+def _only_process(root: Path) -> Iterator[None]:
+    """Hold the folder for this process; whoever is killed lets go of it."""
+    root.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield
+        return
+    with open(root / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"another process is preparing a data set in {root}; wait for it"
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+                raise  # some network drives know no locks; whoever works there must take care
+        yield

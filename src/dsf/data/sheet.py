@@ -1,0 +1,81 @@
+"""A picture of images and their views: what a recipe does to them, at a glance."""
+
+import numpy as np
+import torch
+from PIL import Image
+
+from dsf.data.sampler import EpochSampler
+from dsf.data.source import Bytes
+from dsf.data.split import Split
+
+_GAP = 4
+_CELL = 96
+
+
+def view_sheet(
+    split: Split,
+    images: int = 6,
+    views: int = 8,
+    recipe: str = "cifar",
+    size: int | None = None,
+    seed: int = 0,
+) -> Image.Image:
+    """Each row an image as stored, then its views; the seed chooses images and views.
+
+    Args:
+        split: where the images come from.
+        images: how many rows.
+        views: how many views an image.
+        recipe: a name in ``dsf.data.augment.RECIPES``.
+        size: the side of a view; by default that of the stored images.
+        seed: of both choices.
+    """
+    from dsf.data.augment import RECIPES, Views
+
+    if recipe not in RECIPES:
+        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
+    if not 1 <= images <= len(split):
+        raise ValueError(f"images must be in [1, {len(split)}]; got {images}")
+    if views < 1:
+        raise ValueError(f"views must be >= 1; got {views}")
+    size = split.image_size if size is None else size
+    make = Views(recipe, size=size, seed=seed)
+    samples = EpochSampler(len(split), 1, seed, rank=0, world_size=1).order(0)[:images]
+    stored = split.gather(samples)
+    sizes = split.sizes()
+    with torch.no_grad():
+        made = make(
+            stored, samples, 0, torch.arange(views), None if sizes is None else sizes[samples]
+        )
+    mean, std = (
+        torch.as_tensor(value).reshape(3, 1, 1) for value in (make.recipe.mean, make.recipe.std)
+    )
+    pixels = ((made * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+    rows = [
+        [_resized(image.permute(1, 2, 0).numpy(), size), *row.permute(0, 2, 3, 1).numpy()]
+        for image, row in zip(stored, pixels, strict=True)
+    ]
+    return Image.fromarray(grid(rows))
+
+
+def grid(rows: list[list[Bytes]]) -> Bytes:
+    """Squares of one size, enlarged to be seen, on white; a wider gap after the first column."""
+    size = rows[0][0].shape[0]
+    scale = max(1, _CELL // size)
+    side = size * scale
+    height = len(rows) * (side + _GAP) + _GAP
+    width = len(rows[0]) * (side + _GAP) + 2 * _GAP
+    sheet = np.full((height, width, 3), 255, dtype=np.uint8)
+    for row, cells in enumerate(rows):
+        for column, cell in enumerate(cells):
+            top = _GAP + row * (side + _GAP)
+            left = _GAP + column * (side + _GAP) + (_GAP if column else 0)
+            enlarged = cell.repeat(scale, axis=0).repeat(scale, axis=1)
+            sheet[top : top + side, left : left + side] = enlarged
+    return sheet
+
+
+def _resized(image: Bytes, size: int) -> Bytes:
+    if image.shape[0] == size:
+        return image
+    return np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC))

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from dsf.data import load
+from dsf.data.sheet import grid, view_sheet
+
+
+def test_the_grid_places_cells_row_by_row():
+    cells = [
+        [np.full((32, 32, 3), 10 * row + column, np.uint8) for column in range(3)]
+        for row in range(2)
+    ]
+    sheet = grid(cells)
+    assert sheet.shape == (2 * 100 + 4, 3 * 100 + 8, 3)
+    for row in range(2):
+        for column in range(3):
+            top, left = 4 + 100 * row, 4 + 100 * column + (4 if column else 0)
+            assert (sheet[top : top + 96, left : left + 96] == 10 * row + column).all()
+    assert (sheet == 255).any(axis=-1).sum() == sheet[..., 0].size - 6 * 96 * 96
+
+
+def test_large_cells_are_not_enlarged():
+    assert grid([[np.zeros((100, 100, 3), np.uint8)]]).shape == (108, 112, 3)
+
+
+@pytest.fixture
+def augment():
+    return pytest.importorskip("dsf.data.augment")
+
+
+def test_a_sheet_shows_images_and_their_views(augment):
+    split = load("embedded", "test")
+    sheet = np.asarray(view_sheet(split, images=3, views=4, seed=5))
+    assert sheet.shape == (3 * 100 + 4, 5 * 100 + 8, 3)
+    cells = [
+        [
+            sheet[4 + 100 * row :, 4 + 100 * column + (4 if column else 0) :][:96:3, :96:3]
+            for column in range(5)
+        ]
+        for row in range(3)
+    ]
+    stored = split.images().permute(0, 2, 3, 1).numpy()
+    for first, *views in cells:
+        assert (stored == first).all(axis=(1, 2, 3)).any()  # an image of the data set
+        for view in views:
+            assert view.std() > 0
+            assert not np.array_equal(view, first)
+    assert np.array_equal(sheet, np.asarray(view_sheet(split, images=3, views=4, seed=5)))
+    assert not np.array_equal(sheet, np.asarray(view_sheet(split, images=3, views=4, seed=6)))
+
+
+def test_views_may_have_another_size(augment):
+    sheet = view_sheet(load("embedded", "test"), images=1, views=2, size=48)
+    assert sheet.size == (3 * 100 + 8, 104)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recipe": "nothing"}, "recipe must be one of .*; got 'nothing'"),
+        ({"images": 1001}, r"images must be in \[1, 1000\]; got 1001"),
+        ({"views": 0}, "views must be >= 1; got 0"),
+    ],
+)
+def test_wrong_settings(augment, options, message):
+    with pytest.raises(ValueError, match=message):
+        view_sheet(load("embedded", "test"), **options)
