@@ -1,0 +1,1 @@
+"""From files to views: data sets, the store, augmentation."""

@@ -1,0 +1,114 @@
+"""Operations on the colours of each pixel, with PIL's rounding: jitter and grayscale.
+
+All take and return planes of integers 0 to 255 in float32; see ``fixed`` for why. Parameters are
+(V,) tensors, one number a view.
+"""
+
+import torch
+from torch import Tensor
+
+from dsf.data.augment.fixed import Planes, divide, per_view
+from dsf.data.augment.parameters import CONTRAST, HUE, SATURATION, Parameters
+from dsf.data.augment.recipe import Recipe
+
+
+def luma(planes: Planes) -> Tensor:
+    """The gray level, ITU-R 601-2 in PIL's 16-bit weights."""
+    red, green, blue = planes
+    weighted = 19595 * red + 38470 * green + (7471 * blue + 32768)
+    return (weighted * 2.0**-16).floor()
+
+
+def average(gray: Tensor) -> Tensor:
+    """The rounded mean of (V, h, w) levels, (V, 1, 1)."""
+    pixels = gray.shape[-2] * gray.shape[-1]
+    total = gray.to(torch.int32).sum((-2, -1), keepdim=True)
+    return ((2 * total + pixels) // (2 * pixels)).to(torch.float32)
+
+
+def blend(planes: Planes, degenerate: Planes, factor: Tensor) -> Planes:
+    """degenerate + factor (planes - degenerate), cut to 0 to 255 and rounded down, as PIL does.
+
+    The factor is a multiple of 2^-14 below 4; at 1 nothing changes.
+    """
+    factor = per_view(factor)
+    red, green, blue = (
+        (origin + factor * (plane - origin)).floor().clamp(0, 255)
+        for plane, origin in zip(planes, degenerate, strict=True)
+    )
+    return red, green, blue
+
+
+def brightness(planes: Planes, factor: Tensor) -> Planes:
+    """Blend with black."""
+    black = torch.zeros_like(planes[0])
+    return blend(planes, (black, black, black), factor)
+
+
+def contrast(planes: Planes, factor: Tensor) -> Planes:
+    """Blend with the mean gray level."""
+    mean = average(luma(planes))
+    return blend(planes, (mean, mean, mean), factor)
+
+
+def saturation(planes: Planes, factor: Tensor) -> Planes:
+    """Blend with the gray image."""
+    gray = luma(planes)
+    return blend(planes, (gray, gray, gray), factor)
+
+
+def grayscale(planes: Planes, chosen: Tensor) -> Planes:
+    """The gray image where it is chosen."""
+    gray = luma(planes)
+    red, green, blue = (torch.where(per_view(chosen), gray, plane) for plane in planes)
+    return red, green, blue
+
+
+def rotate_hue(planes: Planes, shift: Tensor) -> Planes:
+    """To PIL's 8-bit hue, saturation and value, the hue moved modulo 256, and back."""
+    red, green, blue = planes
+    value = torch.maximum(torch.maximum(red, green), blue)
+    spread = value - torch.minimum(torch.minimum(red, green), blue)
+    # Sixths of the circle: hue / spread, counted from red, green or blue.
+    from_blue = 4 * spread + red - green
+    from_green = torch.where(green == value, 2 * spread + blue - red, from_blue)
+    hue = torch.where(red == value, green - blue, from_green)
+    circle = 6 * spread
+    hue = torch.where(hue < 0, hue + circle, hue)
+    hue = divide(255 * hue, circle.clamp(min=1))
+    hue = hue + per_view(shift.to(torch.float32))
+    hue = hue - 256 * (hue * 2.0**-8).floor()
+    strength = divide(255 * spread, value.clamp(min=1))
+
+    def channel(offset: int) -> Tensor:
+        # How much of the strength this channel lacks, in 255ths: a trapezoid around the circle.
+        angle = 6 * hue + offset
+        angle = torch.where(angle >= 1530, angle - 1530, angle)
+        lack = torch.minimum(angle, 1020 - angle).clamp(0, 255)
+        full = value * (65025 - strength * lack) + 32512
+        return (full * (1 / 65025)).floor()
+
+    return channel(5 * 255), channel(3 * 255), channel(255)
+
+
+def jitter(planes: Planes, parameters: Parameters, recipe: Recipe) -> Planes:
+    """Brightness, contrast, saturation and hue, in each view's own order."""
+    black = torch.zeros_like(planes[0])
+    for place in range(4):
+        kind = parameters.order[:, place]
+        factor = parameters.factors.gather(1, kind.clamp(max=SATURATION)[:, None])[:, 0]
+        factor = torch.where(kind == HUE, 1.0, factor)
+        gray = luma(planes)
+        origin = torch.where(per_view(kind == SATURATION), gray, black)
+        origin = torch.where(per_view(kind == CONTRAST), average(gray), origin)
+        blended = blend(planes, (origin, origin, origin), factor)
+        if recipe.hue > 0:
+            chosen = per_view((kind == HUE) & parameters.jitter)
+            turned = rotate_hue(planes, parameters.hue)
+            red, green, blue = (
+                torch.where(chosen, new, old) for new, old in zip(turned, blended, strict=True)
+            )
+            planes = red, green, blue
+        else:
+            planes = blended
+    return planes
