@@ -9,6 +9,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from dsf.data.augment.fixed import Planes, per_view
 
@@ -58,8 +59,8 @@ def gaussian_blur(planes: Planes, radius: Tensor, largest: float) -> Planes:
 
 def _box(plane: Tensor, weights: list[Tensor], axis: int) -> Tensor:
     reach, length = len(weights) - 1, plane.shape[axis]
-    first, last = plane.narrow(axis, 0, 1), plane.narrow(axis, length - 1, 1)
-    extended = torch.cat([first] * reach + [plane] + [last] * reach, dim=axis)
+    sides = (reach, reach, 0, 0) if axis == 2 else (0, 0, reach, reach)
+    extended = pad(plane, sides, mode="replicate")
     total = weights[0] * plane + (0.5 - 2.0**-_BITS)  # ties go down, as in PIL
     for distance in range(1, reach + 1):
         before = extended.narrow(axis, reach - distance, length)

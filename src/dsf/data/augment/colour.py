@@ -7,7 +7,7 @@ All take and return planes of integers 0 to 255 in float32; see ``fixed`` for wh
 import torch
 from torch import Tensor
 
-from dsf.data.augment.fixed import Planes, divide, per_view
+from dsf.data.augment.fixed import Planes, choose, divide, per_view
 from dsf.data.augment.parameters import CONTRAST, HUE, SATURATION, Parameters
 from dsf.data.augment.recipe import Recipe
 
@@ -22,7 +22,7 @@ def luma(planes: Planes) -> Tensor:
 def average(gray: Tensor) -> Tensor:
     """The rounded mean of (V, h, w) levels, (V, 1, 1)."""
     pixels = gray.shape[-2] * gray.shape[-1]
-    total = gray.to(torch.int32).sum((-2, -1), keepdim=True)
+    total = gray.to(torch.int32).sum((-2, -1), keepdim=True, dtype=torch.int32)
     return ((2 * total + pixels) // (2 * pixels)).to(torch.float32)
 
 
@@ -57,11 +57,10 @@ def saturation(planes: Planes, factor: Tensor) -> Planes:
     return blend(planes, (gray, gray, gray), factor)
 
 
-def grayscale(planes: Planes, chosen: Tensor) -> Planes:
-    """The gray image where it is chosen."""
+def grayscale(planes: Planes) -> Planes:
+    """The gray image, three times."""
     gray = luma(planes)
-    red, green, blue = (torch.where(per_view(chosen), gray, plane) for plane in planes)
-    return red, green, blue
+    return gray, gray, gray
 
 
 def rotate_hue(planes: Planes, shift: Tensor) -> Planes:
@@ -103,12 +102,8 @@ def jitter(planes: Planes, parameters: Parameters, recipe: Recipe) -> Planes:
         origin = torch.where(per_view(kind == CONTRAST), average(gray), origin)
         blended = blend(planes, (origin, origin, origin), factor)
         if recipe.hue > 0:
-            chosen = per_view((kind == HUE) & parameters.jitter)
             turned = rotate_hue(planes, parameters.hue)
-            red, green, blue = (
-                torch.where(chosen, new, old) for new, old in zip(turned, blended, strict=True)
-            )
-            planes = red, green, blue
+            planes = choose((kind == HUE) & parameters.jitter, turned, blended)
         else:
             planes = blended
     return planes

@@ -46,6 +46,15 @@ def stored(planes: Planes) -> Planes:
     return _each(planes, torch.uint8)
 
 
+def choose(condition: Tensor, these: Planes, others: Planes) -> Planes:
+    """``these`` where the (V,) condition holds, else ``others``."""
+    red, green, blue = (
+        torch.where(per_view(condition), this, other)
+        for this, other in zip(these, others, strict=True)
+    )
+    return red, green, blue
+
+
 def per_view(value: Tensor) -> Tensor:
     """(V,) as (V, 1, 1)."""
     return value[:, None, None]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dsf.data.augment import levels
 from dsf.data.augment.colour import average, blend, luma
-from dsf.data.augment.fixed import FACTOR_BITS, Planes, as_float, fixed, per_view
+from dsf.data.augment.fixed import FACTOR_BITS, Planes, as_float, choose, fixed, per_view
 from dsf.data.augment.geometry import affine_table, look_up
 from dsf.data.augment.parameters import OPERATIONS
 from dsf.data.augment.recipe import Recipe
@@ -54,18 +54,17 @@ class RandAugment(nn.Module):
     ) -> Planes:
         """Each view's operation, unless it moves pixels, on planes as in ``colour``."""
         factor = self.factors[operation, negative.to(torch.int64)]
-        planes = blend(planes, self._degenerate(planes, operation), as_float(factor, FACTOR_BITS))
-        planes = levels.posterize(planes, self.steps[operation].to(torch.float32))
-        planes = levels.solarize(planes, self.thresholds[operation].to(torch.float32))
-        planes = levels.autocontrast(planes, operation == _PLACE["AutoContrast"])
-        return levels.equalize(planes, operation == _PLACE["Equalize"], positions)
+        result = blend(planes, self._degenerate(planes, operation), as_float(factor, FACTOR_BITS))
+        result = levels.posterize(result, self.steps[operation].to(torch.float32))
+        result = levels.solarize(result, self.thresholds[operation].to(torch.float32))
+        stretched = operation == _PLACE["AutoContrast"]
+        result = choose(stretched, levels.autocontrast(planes), result)
+        flattened = operation == _PLACE["Equalize"]
+        return choose(flattened, levels.equalize(planes, flattened, positions), result)
 
     def _degenerate(self, planes: Planes, operation: Tensor) -> Planes:
         gray = luma(planes)
         origin = torch.where(per_view(operation == _PLACE["Color"]), gray, torch.zeros_like(gray))
         origin = torch.where(per_view(operation == _PLACE["Contrast"]), average(gray), origin)
-        sharpened = per_view(operation == _PLACE["Sharpness"])
-        red, green, blue = (
-            torch.where(sharpened, plane, origin) for plane in levels.smooth(planes)
-        )
-        return red, green, blue
+        sharpened = operation == _PLACE["Sharpness"]
+        return choose(sharpened, levels.smooth(planes), (origin, origin, origin))

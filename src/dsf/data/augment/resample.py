@@ -99,9 +99,8 @@ def crop_affine(
 ) -> tuple[Planes, Tensor]:
     """Crop, resize and map in one resampling, 0 outside the crop.
 
-    The filter is that of ``crop``, centred where the map takes a pixel's centre; what it would
-    reach beyond the crop's edge is taken from the edge. Images may be up to MAX_SHRINK times as
-    large as the views.
+    The filter is that of ``crop``, centred where the map takes a pixel's centre. Images may be up
+    to MAX_SHRINK times as large as the views.
 
     Args:
         images: (B, 3, H, W) uint8.
@@ -164,10 +163,12 @@ def _taps(
     total = torch.zeros_like(centre, dtype=torch.float32)
     for tap in range(tap_count(stored, size)):
         index = first + tap
-        weight = (reach - ((index << bits) + half - centre).abs()).clamp(min=0).to(torch.float32)
-        taps.append((torch.minimum(torch.maximum(index, lowest), highest), weight))
+        pixel = torch.minimum(torch.maximum(index, lowest), highest)
+        weight = (reach - ((index << bits) + half - centre).abs()).clamp(min=0)
+        weight = torch.where(pixel == index, weight, 0).to(torch.float32)
+        taps.append((pixel, weight))
         total = total + weight
-    return _Axis(taps, total)
+    return _Axis(taps, total.clamp(min=1))  # of a pixel beyond the crop, which stays black
 
 
 def _scaled(

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from dsf.data.augment import geometry, resample
 from dsf.data.augment.blur import gaussian_blur
 from dsf.data.augment.colour import grayscale, jitter
-from dsf.data.augment.fixed import Planes, levels, per_view, stored
+from dsf.data.augment.fixed import Planes, choose, levels, per_view, stored
 from dsf.data.augment.levels import solarize
 from dsf.data.augment.parameters import Draw, Parameters
 from dsf.data.augment.randaugment import RandAugment
@@ -105,7 +105,8 @@ class Views(nn.Module):
         if recipe.jitter > 0:
             planes = stored(jitter(levels(planes), parameters, recipe))
         if recipe.grayscale > 0:
-            planes = stored(grayscale(levels(planes), parameters.grayscale))
+            gray = stored(grayscale(levels(planes)))
+            planes = choose(parameters.grayscale, gray, planes)
         if recipe.blur > 0:
             blurred = gaussian_blur(levels(planes), parameters.radius, recipe.blur_radius[1])
             planes = stored(blurred)
@@ -113,16 +114,15 @@ class Views(nn.Module):
             threshold = torch.where(parameters.solarize, recipe.solarize_threshold, 256.0)
             planes = stored(solarize(levels(planes), threshold))
         if self.exact:
-            flip = per_view(parameters.flip)
-            red, green, blue = (torch.where(flip, plane.flip(-1), plane) for plane in planes)
-            planes = red, green, blue
+            red, green, blue = (plane.flip(-1) for plane in planes)
+            planes = choose(parameters.flip, (red, green, blue), planes)
         return planes
 
     def normalise(self, planes: Planes) -> Tensor:
         """Planes of bytes as (V, size, size, 3) of ``dtype``, less the mean, by the deviation."""
         mean, std = self.recipe.mean, self.recipe.std
         scaled = [
-            plane.to(torch.float32) * (1 / (255 * s)) - m / s
+            (plane.to(torch.float32) - 255 * m) * (1 / (255 * s))
             for plane, m, s in zip(planes, mean, std, strict=True)
         ]
         return torch.stack(scaled, dim=-1).to(self.dtype)
@@ -181,6 +181,8 @@ class Views(nn.Module):
         _check_integers("view_ids", view_ids, (view_ids.numel(),), images.device)
         if isinstance(epoch, Tensor):
             _check_integers("epoch", epoch, (), images.device)
+        elif not 0 <= epoch < 2**32:
+            raise ValueError(f"epoch must be in [0, 2^32); got {epoch}")
         if sizes is not None:
             _check_integers("sizes", sizes, (batch, 2), images.device)
         if 0 in images.shape or view_ids.numel() == 0:
