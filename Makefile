@@ -38,6 +38,7 @@ format: $(STAMP) ## rewrite the code in the project's format
 bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/special.py
 	$(BIN)/python benchmarks/loss.py
+	$(BIN)/python benchmarks/augment.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
