@@ -68,16 +68,13 @@ def replay(picture, parameters, view, recipe, size):
         for place, negative in zip(p.operations, p.negative):
             picture = operation(OPERATIONS[place], recipe, size, negative)(picture)
     if p.jitter:
-        adjust = (
-            functional.adjust_brightness,
-            functional.adjust_contrast,
-            functional.adjust_saturation,
-            functional.adjust_hue,
-        )
+        names = ("brightness", "contrast", "saturation", "hue")
         # The middle of the hues that torchvision rounds to this level.
         hue = (p.hue + 0.5 * ((p.hue > 0) - (p.hue < 0))) / 255
         for kind in p.order:
-            picture = adjust[kind](picture, (*p.factors, hue)[kind])
+            if getattr(recipe, names[kind]) > 0:
+                adjust = getattr(functional, f"adjust_{names[kind]}")
+                picture = adjust(picture, (*p.factors, hue)[kind])
     if p.grayscale:
         picture = functional.to_grayscale(picture, 3)
     if p.radius:

@@ -12,10 +12,9 @@ from torchvision.transforms import functional
 from dsf.data.augment import OPERATIONS, RECIPES, Recipe, Views
 from dsf.data.augment.blur import gaussian_blur
 from dsf.data.augment.colour import brightness, contrast, grayscale, rotate_hue, saturation
-from dsf.data.augment.fixed import levels
 from dsf.data.augment.geometry import as_double, nearest
 from dsf.data.augment.levels import solarize
-from dsf.data.augment.randaugment import RandAugment
+from dsf.data.augment.randaugment import RandAugment, is_geometric
 
 IMAGES = images()
 CIFAR = RECIPES["cifar"]
@@ -88,7 +87,7 @@ def test_randaugment(name, negative, magnitude):
     chosen, sign = every(OPERATIONS.index(name)), every(negative)
     matrix = as_double(module.matrix(chosen, sign))
     moved = nearest(IMAGES.unbind(1), matrix, positions.to(torch.int32))
-    ours = module.colour(levels(moved), chosen, sign, positions)
+    ours = module.colour(moved, chosen, sign, positions)
     agree(ours, expected, levels=0 if name in GEOMETRIC else 1, share=1)
 
 
@@ -99,7 +98,7 @@ def test_randaugment(name, negative, magnitude):
 def test_hardly_any_levels(name, pixels):
     batch = pixels.to(torch.uint8).reshape(1, 1, 8, 8).expand(2, 3, 8, 8)
     chosen, sign = torch.full((2,), OPERATIONS.index(name)), torch.tensor([False, True])
-    ours = RandAugment(CIFAR, 8).colour(as_planes(batch), chosen, sign, torch.arange(8))
+    ours = RandAugment(CIFAR, 8).colour(batch.unbind(1), chosen, sign, torch.arange(8))
     views = [apply(operation(name, CIFAR, 8, bool(n)), batch[:1]) for n in sign]
     agree(ours, torch.cat(views), levels=1, share=1)
 
@@ -143,6 +142,14 @@ def test_recipes_without_randaugment_need_not_be_exact(name):
     agree(*rendered(Views(name, size=32), IMAGES, count=16))
 
 
+@pytest.mark.parametrize("part", ["brightness", "contrast", "saturation", "hue"])
+def test_jitter_leaves_out_what_has_no_strength(part):
+    names = ("brightness", "contrast", "saturation", "hue")
+    recipe = Recipe(jitter=1.0, **(dict.fromkeys(names, 0.0) | {part: 0.3}))
+    views = Views(recipe, size=32, exact=True)
+    agree(*rendered(views, IMAGES, count=2), share=0.999)
+
+
 def test_exact_and_fused_differ_in_geometry_only():
     """Where no pixels move, both forms agree; where they do, in the mean."""
     recipe = Recipe(crop_scale=(0.2, 1.0), randaugment=1.0, operations=2)
@@ -154,7 +161,7 @@ def test_exact_and_fused_differ_in_geometry_only():
         torch.stack(v.apply_to(IMAGES, parameters, sizes.repeat_interleave(16, 0)), 1).float()
         for v in (exact, fused)
     ]
-    moved = exact.randaugment.is_geometric(parameters.operations).any(-1)
+    moved = is_geometric(parameters.operations).any(-1)
     difference = (outputs[0] - outputs[1]).abs().mean((1, 2, 3))
     assert difference[~moved].max() < 0.1
     assert 1 < difference[moved].mean() < 16

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from dsf.data.augment.fixed import Planes, per_view
+from dsf.data.augment.fixed import per_view
+from dsf.data.augment.planes import Planes
 
 _PASSES = 3
 _BITS = 16  # with 8 of a level, what float32 holds exactly

@@ -1,14 +1,15 @@
 """Operations on the colours of each pixel, with PIL's rounding: jitter and grayscale.
 
-All take and return planes of integers 0 to 255 in float32; see ``fixed`` for why. Parameters are
-(V,) tensors, one number a view.
+All but ``jitter`` take and return planes of integers 0 to 255 in float32; see ``fixed`` for why.
+Parameters are (V,) tensors, one number a view.
 """
 
 import torch
 from torch import Tensor
 
-from dsf.data.augment.fixed import Planes, choose, divide, per_view
-from dsf.data.augment.parameters import CONTRAST, HUE, SATURATION, Parameters
+from dsf.data.augment.fixed import divide, per_view
+from dsf.data.augment.parameters import Parameters
+from dsf.data.augment.planes import Planes, apply_where
 from dsf.data.augment.recipe import Recipe
 
 
@@ -90,20 +91,16 @@ def rotate_hue(planes: Planes, shift: Tensor) -> Planes:
     return channel(5 * 255), channel(3 * 255), channel(255)
 
 
+_JITTER = (brightness, contrast, saturation, rotate_hue)
+
+
 def jitter(planes: Planes, parameters: Parameters, recipe: Recipe) -> Planes:
-    """Brightness, contrast, saturation and hue, in each view's own order."""
-    black = torch.zeros_like(planes[0])
-    for place in range(4):
-        kind = parameters.order[:, place]
-        factor = parameters.factors.gather(1, kind.clamp(max=SATURATION)[:, None])[:, 0]
-        factor = torch.where(kind == HUE, 1.0, factor)
-        gray = luma(planes)
-        origin = torch.where(per_view(kind == SATURATION), gray, black)
-        origin = torch.where(per_view(kind == CONTRAST), average(gray), origin)
-        blended = blend(planes, (origin, origin, origin), factor)
-        if recipe.hue > 0:
-            turned = rotate_hue(planes, parameters.hue)
-            planes = choose((kind == HUE) & parameters.jitter, turned, blended)
-        else:
-            planes = blended
+    """Brightness, contrast, saturation and hue, in each view's own order, on bytes."""
+    settings = (*parameters.factors.unbind(-1), parameters.hue)
+    strengths = (recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue)
+    for kind in parameters.order.unbind(-1):
+        for number, operation in enumerate(_JITTER):
+            if strengths[number] > 0:  # a hue turned by nothing is rounded, and would still differ
+                chosen = parameters.jitter & (kind == number)
+                planes = apply_where(chosen, operation, planes, settings[number])
     return planes

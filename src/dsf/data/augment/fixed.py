@@ -10,10 +10,6 @@ are one multiplication, which all hardware rounds alike; by a variable they are 
 import torch
 from torch import Tensor
 
-Planes = tuple[Tensor, Tensor, Tensor]
-"""Red, green and blue, each (V, height, width); arrays of their own, so that a compiled operation
-that mixes the channels computes each pixel once."""
-
 FACTOR_BITS = 14
 
 
@@ -36,30 +32,6 @@ def as_float(integer: Tensor, bits: int) -> Tensor:
     return integer.to(torch.float32) * 2.0**-bits
 
 
-def levels(planes: Planes) -> Planes:
-    """Planes as float32, to calculate with."""
-    return _each(planes, torch.float32)
-
-
-def stored(planes: Planes) -> Planes:
-    """Planes as bytes, which is what passes from one operation to the next."""
-    return _each(planes, torch.uint8)
-
-
-def choose(condition: Tensor, these: Planes, others: Planes) -> Planes:
-    """``these`` where the (V,) condition holds, else ``others``."""
-    red, green, blue = (
-        torch.where(per_view(condition), this, other)
-        for this, other in zip(these, others, strict=True)
-    )
-    return red, green, blue
-
-
 def per_view(value: Tensor) -> Tensor:
     """(V,) as (V, 1, 1)."""
     return value[:, None, None]
-
-
-def _each(planes: Planes, dtype: torch.dtype) -> Planes:
-    red, green, blue = (plane.to(dtype) for plane in planes)
-    return red, green, blue

@@ -9,8 +9,9 @@ import math
 import torch
 from torch import Tensor
 
-from dsf.data.augment.fixed import Planes, fixed, per_view
+from dsf.data.augment.fixed import fixed, per_view
 from dsf.data.augment.parameters import OPERATIONS
+from dsf.data.augment.planes import Planes
 from dsf.data.augment.recipe import Recipe
 
 PLACES = 16
@@ -106,3 +107,9 @@ def flip_matrix(flip: Tensor, size: int) -> Tensor:
     zero = torch.zeros_like(one)
     sign, offset = torch.where(flip, -1.0, one), torch.where(flip, float(size), zero)
     return torch.stack([sign, zero, offset, zero, one, zero], dim=-1)
+
+
+def flip(planes: Planes) -> Planes:
+    """Mirror every row."""
+    red, green, blue = (plane.flip(-1) for plane in planes)
+    return red, green, blue

@@ -6,7 +6,9 @@ Planes and parameters are as in ``colour``.
 import torch
 from torch import Tensor
 
-from dsf.data.augment.fixed import Planes, divide, per_view
+from dsf.data.augment.colour import blend
+from dsf.data.augment.fixed import divide, per_view
+from dsf.data.augment.planes import Planes
 
 
 def posterize(planes: Planes, step: Tensor) -> Planes:
@@ -63,6 +65,11 @@ def equalize(planes: Planes, wanted: Tensor, positions: Tensor) -> Planes:
 
     red, green, blue = (flatten(plane) for plane in planes)
     return red, green, blue
+
+
+def sharpness(planes: Planes, factor: Tensor) -> Planes:
+    """Blend with the smoothed image."""
+    return blend(planes, smooth(planes), factor)
 
 
 def smooth(planes: Planes) -> Planes:

@@ -29,8 +29,6 @@ OPERATIONS = (
 )
 """RandAugment's operations; parameters name them by their place here."""
 
-BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
-
 _ATTEMPTS = 10
 _RATIO_BITS = 12
 _AREA_BITS = 16
@@ -126,7 +124,7 @@ class Draw(nn.Module):
             jitter=jittered,
             order=self.orders[_below(order, len(self.orders))],
             factors=torch.where(jittered[:, None], self._factors(rest[:, 1]), 1.0),
-            hue=torch.where(jittered, _hue_shift(rest[:, 1, HUE], recipe.hue), 0),
+            hue=torch.where(jittered, _hue_shift(rest[:, 1, 3], recipe.hue), 0),
             grayscale=_happens(gray, recipe.grayscale),
             radius=torch.where(_happens(blur, recipe.blur), radius, 0.0),
             solarize=_happens(solarize, recipe.solarize),

@@ -1,15 +1,18 @@
 """RandAugment (Cubuk et al., 2020): torchvision's operations, one a view."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from dsf.data.augment import levels
-from dsf.data.augment.colour import average, blend, luma
-from dsf.data.augment.fixed import FACTOR_BITS, Planes, as_float, choose, fixed, per_view
+from dsf.data.augment.colour import brightness, contrast, saturation
+from dsf.data.augment.fixed import FACTOR_BITS, as_float, fixed
 from dsf.data.augment.geometry import affine_table, look_up
 from dsf.data.augment.parameters import OPERATIONS
+from dsf.data.augment.planes import Planes, apply_where
 from dsf.data.augment.recipe import Recipe
 
 _PLACE = {name: place for place, name in enumerate(OPERATIONS)}
@@ -45,26 +48,33 @@ class RandAugment(nn.Module):
         """The affine map of each view's operation, (V, 6) int64; see ``geometry``."""
         return look_up(self.matrices, operation, negative)
 
-    def is_geometric(self, operation: Tensor) -> Tensor:
-        """Which operations move pixels."""
-        return (operation >= _PLACE["ShearX"]) & (operation <= _PLACE["Rotate"])
-
     def colour(
         self, planes: Planes, operation: Tensor, negative: Tensor, positions: Tensor
     ) -> Planes:
-        """Each view's operation, unless it moves pixels, on planes as in ``colour``."""
-        factor = self.factors[operation, negative.to(torch.int64)]
-        result = blend(planes, self._degenerate(planes, operation), as_float(factor, FACTOR_BITS))
-        result = levels.posterize(result, self.steps[operation].to(torch.float32))
-        result = levels.solarize(result, self.thresholds[operation].to(torch.float32))
-        stretched = operation == _PLACE["AutoContrast"]
-        result = choose(stretched, levels.autocontrast(planes), result)
-        flattened = operation == _PLACE["Equalize"]
-        return choose(flattened, levels.equalize(planes, flattened, positions), result)
+        """Each view's operation, unless it moves pixels, on bytes.
 
-    def _degenerate(self, planes: Planes, operation: Tensor) -> Planes:
-        gray = luma(planes)
-        origin = torch.where(per_view(operation == _PLACE["Color"]), gray, torch.zeros_like(gray))
-        origin = torch.where(per_view(operation == _PLACE["Contrast"]), average(gray), origin)
-        sharpened = operation == _PLACE["Sharpness"]
-        return choose(sharpened, levels.smooth(planes), (origin, origin, origin))
+        ``positions`` is an int64 arange of the views' width.
+        """
+        factor = as_float(self.factors[operation, negative.to(torch.int64)], FACTOR_BITS)
+        step = self.steps[operation].to(torch.float32)
+        threshold = self.thresholds[operation].to(torch.float32)
+        equalized = operation == _PLACE["Equalize"]
+        flatten = partial(levels.equalize, positions=positions)
+        steps: list[tuple[str, Callable[..., Planes], tuple[Tensor, ...]]] = [
+            ("Contrast", contrast, (factor,)),
+            ("AutoContrast", levels.autocontrast, ()),
+            ("Brightness", brightness, (factor,)),
+            ("Color", saturation, (factor,)),
+            ("Posterize", levels.posterize, (step,)),
+            ("Solarize", levels.solarize, (threshold,)),
+            ("Sharpness", levels.sharpness, (factor,)),
+            ("Equalize", flatten, (equalized,)),
+        ]
+        for name, function, parameters in steps:
+            planes = apply_where(operation == _PLACE[name], function, planes, *parameters)
+        return planes
+
+
+def is_geometric(operation: Tensor) -> Tensor:
+    """Which operations move pixels."""
+    return (operation >= _PLACE["ShearX"]) & (operation <= _PLACE["Rotate"])

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dsf.data.augment.fixed import Planes, divide, per_view
+from dsf.data.augment.fixed import divide, per_view
 from dsf.data.augment.geometry import PLACES, coordinates
 from dsf.data.augment.parameters import Parameters
+from dsf.data.augment.planes import Planes
 
 MAX_SHRINK = 4
 """How many times larger than the views images may be for ``crop_affine``."""
@@ -161,13 +162,15 @@ def _taps(
     first = ((centre - reach - half) >> bits) + 1
     taps = []
     total = torch.zeros_like(centre, dtype=torch.float32)
-    for tap in range(tap_count(stored, size)):
+    count = tap_count(stored, size)
+    for tap in range(count):
         index = first + tap
         pixel = torch.minimum(torch.maximum(index, lowest), highest)
         weight = (reach - ((index << bits) + half - centre).abs()).clamp(min=0)
-        weight = torch.where(pixel == index, weight, 0).to(torch.float32)
-        taps.append((pixel, weight))
-        total = total + weight
+        if count > 2:  # of two, the one beyond the edge may as well repeat the one within
+            weight = torch.where(pixel == index, weight, 0)
+        taps.append((pixel, weight.to(torch.float32)))
+        total = total + taps[-1][1]
     return _Axis(taps, total.clamp(min=1))  # of a pixel beyond the crop, which stays black
 
 

@@ -1,15 +1,18 @@
 """Many views of each image, made in one batch where the images live."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from dsf.data.augment import geometry, resample
 from dsf.data.augment.blur import gaussian_blur
 from dsf.data.augment.colour import grayscale, jitter
-from dsf.data.augment.fixed import Planes, choose, levels, per_view, stored
+from dsf.data.augment.fixed import per_view
 from dsf.data.augment.levels import solarize
 from dsf.data.augment.parameters import Draw, Parameters
-from dsf.data.augment.randaugment import RandAugment
+from dsf.data.augment.planes import Planes, apply_where
+from dsf.data.augment.randaugment import RandAugment, is_geometric
 from dsf.data.augment.recipe import Recipe, find_recipe
 
 
@@ -103,19 +106,17 @@ class Views(nn.Module):
             else self._at_once(images, parameters, sizes)
         )
         if recipe.jitter > 0:
-            planes = stored(jitter(levels(planes), parameters, recipe))
+            planes = jitter(planes, parameters, recipe)
         if recipe.grayscale > 0:
-            gray = stored(grayscale(levels(planes)))
-            planes = choose(parameters.grayscale, gray, planes)
+            planes = apply_where(parameters.grayscale, grayscale, planes)
         if recipe.blur > 0:
-            blurred = gaussian_blur(levels(planes), parameters.radius, recipe.blur_radius[1])
-            planes = stored(blurred)
+            blur = partial(gaussian_blur, largest=recipe.blur_radius[1])
+            planes = apply_where(parameters.radius > 0, blur, planes, parameters.radius)
         if recipe.solarize > 0:
-            threshold = torch.where(parameters.solarize, recipe.solarize_threshold, 256.0)
-            planes = stored(solarize(levels(planes), threshold))
+            threshold = torch.full_like(parameters.radius, recipe.solarize_threshold)
+            planes = apply_where(parameters.solarize, solarize, planes, threshold)
         if self.exact:
-            red, green, blue = (plane.flip(-1) for plane in planes)
-            planes = choose(parameters.flip, (red, green, blue), planes)
+            planes = apply_where(parameters.flip, geometry.flip, planes)
         return planes
 
     def normalise(self, planes: Planes) -> Tensor:
@@ -133,8 +134,9 @@ class Views(nn.Module):
             positions = self.positions.to(torch.int32)
             for operation, negative in self._operations(parameters):
                 matrix = geometry.as_double(self.randaugment.matrix(operation, negative))
-                planes = geometry.nearest(planes, matrix, positions)
-                planes = self._recolour(planes, operation, negative)
+                move = partial(geometry.nearest, positions=positions)
+                planes = apply_where(is_geometric(operation), move, planes, matrix)
+                planes = self.randaugment.colour(planes, operation, negative, self.positions)
         return planes
 
     def _at_once(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
@@ -146,10 +148,10 @@ class Views(nn.Module):
         positions = self.positions.to(torch.int32)
         planes, inside = resample.crop_affine(images, parameters, sizes, matrix, positions)
         for place, (operation, negative) in enumerate(operations):
-            planes = self._recolour(planes, operation, negative)
+            planes = self.randaugment.colour(planes, operation, negative, self.positions)
             if place + 1 < len(operations):
                 later = torch.stack([o for o, _ in operations[place + 1 :]])
-                moved_later = self.randaugment.is_geometric(later).any(0)
+                moved_later = is_geometric(later).any(0)
                 border = per_view(moved_later) & ~inside
                 red, green, blue = (torch.where(border, 0, plane) for plane in planes)
                 planes = red, green, blue
@@ -158,10 +160,6 @@ class Views(nn.Module):
     def _operations(self, parameters: Parameters) -> list[tuple[Tensor, Tensor]]:
         operations, negative = parameters.operations.unbind(-1), parameters.negative.unbind(-1)
         return list(zip(operations, negative, strict=True))
-
-    def _recolour(self, planes: Planes, operation: Tensor, negative: Tensor) -> Planes:
-        recoloured = self.randaugment.colour(levels(planes), operation, negative, self.positions)
-        return stored(recoloured)
 
     def _check(
         self,
