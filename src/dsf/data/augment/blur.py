@@ -66,5 +66,5 @@ def _box(plane: Tensor, weights: list[Tensor], axis: int) -> Tensor:
     for distance in range(1, reach + 1):
         before = extended.narrow(axis, reach - distance, length)
         after = extended.narrow(axis, reach + distance, length)
-        total = total + weights[distance] * (before + after)
-    return total.floor()
+        total += (before + after).mul_(weights[distance])
+    return total.floor_()

@@ -16,8 +16,8 @@ from dsf.data.augment.recipe import Recipe
 def luma(planes: Planes) -> Tensor:
     """The gray level, ITU-R 601-2 in PIL's 16-bit weights."""
     red, green, blue = planes
-    weighted = 19595 * red + 38470 * green + (7471 * blue + 32768)
-    return (weighted * 2.0**-16).floor()
+    weighted = (19595 * red).add_(green, alpha=38470).add_(blue, alpha=7471)
+    return weighted.add_(32768).mul_(2.0**-16).floor_()
 
 
 def average(gray: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def blend(planes: Planes, degenerate: Planes, factor: Tensor) -> Planes:
     """
     factor = per_view(factor)
     red, green, blue = (
-        (origin + factor * (plane - origin)).floor().clamp(0, 255)
+        (plane - origin).mul_(factor).add_(origin).floor_().clamp_(0, 255)
         for plane, origin in zip(planes, degenerate, strict=True)
     )
     return red, green, blue
@@ -77,18 +77,20 @@ def rotate_hue(planes: Planes, shift: Tensor) -> Planes:
     hue = torch.where(hue < 0, hue + circle, hue)
     hue = divide(255 * hue, circle.clamp(min=1))
     hue = hue + per_view(shift.to(torch.float32))
-    hue = hue - 256 * (hue * 2.0**-8).floor()
+    sixth = 6 * (hue - 256 * (hue * 2.0**-8).floor_())
     strength = divide(255 * spread, value.clamp(min=1))
 
-    def channel(offset: int) -> Tensor:
-        # How much of the strength this channel lacks, in 255ths: a trapezoid around the circle.
-        angle = 6 * hue + offset
-        angle = torch.where(angle >= 1530, angle - 1530, angle)
-        lack = torch.minimum(angle, 1020 - angle).clamp(0, 255)
-        full = value * (65025 - strength * lack) + 32512
-        return (full * (1 / 65025)).floor()
+    # Each channel keeps its strength within a sixth of the circle, and has lost it after two.
+    full, loss = 65025 * value + 32512, -value * strength
 
-    return channel(5 * 255), channel(3 * 255), channel(255)
+    def channel(lack: Tensor) -> Tensor:
+        return torch.addcmul(full, lack.clamp_(0, 255), loss).mul_(1 / 65025).floor_()
+
+    return (
+        channel(510 - (sixth - 765).abs_()),
+        channel((sixth - 510).abs_().sub_(255)),
+        channel((sixth - 1020).abs_().sub_(255)),
+    )
 
 
 _JITTER = (brightness, contrast, saturation, rotate_hue)

@@ -19,7 +19,7 @@ def divide(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     The half keeps quotients half a denominator's step away from integers, further than any
     hardware's division errs.
     """
-    return ((numerator + 0.5) / denominator).floor()
+    return (numerator + 0.5).div_(denominator).floor_()
 
 
 def fixed(value: float, bits: int) -> int:

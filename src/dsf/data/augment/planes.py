@@ -31,9 +31,13 @@ def apply_where(
         index = chosen.nonzero()[:, 0]
         if len(index) == 0:
             return planes
-        part = operation(levels(_each(planes, lambda x: x[index])), *(x[index] for x in parameters))
+        part = _each(planes, lambda x: x.index_select(0, index))
+        part = operation(levels(part), *(x.index_select(0, index) for x in parameters))
         new = iter(stored(part))
-        return _each(planes, lambda x: x.index_copy(0, index, next(new)))
+        # Of all ways to put rows back, this one moves whole rows at once.
+        source = torch.arange(len(chosen))
+        source[index] = torch.arange(len(index)) + len(chosen)
+        return _each(planes, lambda x: torch.cat([x, next(new)]).index_select(0, source))
     new = iter(stored(operation(levels(planes), *parameters)))
     return _each(planes, lambda x: torch.where(per_view(chosen), next(new), x))
 

@@ -88,10 +88,11 @@ def _weigh(plane: Tensor, axis: int, index: Tensor, weights: Tensor) -> Tensor:
     # but for the axis that is resized.
     shape = list(plane.shape)
     shape[axis] = index.shape[axis]
-    total = torch.full((), 1 << (_WEIGHT_BITS - 1), dtype=torch.int32, device=plane.device)
+    half = 1 << (_WEIGHT_BITS - 1)
+    total = torch.full(shape, half, dtype=torch.int32, device=plane.device)
     for tap in range(index.shape[-1]):
         pixel = plane.gather(axis, index[..., tap].expand(shape))
-        total = total + pixel.to(torch.int32) * weights[..., tap]
+        total.addcmul_(pixel.to(torch.int32), weights[..., tap])
     return (total >> _WEIGHT_BITS).to(torch.uint8)
 
 
@@ -135,8 +136,8 @@ def crop_affine(
             line = torch.zeros_like(column)
             for pixel, weight in across.taps:
                 index = (row * width + pixel).to(torch.int64).view(batch, -1)
-                line = line + flat.gather(1, index).view_as(line).to(torch.float32) * weight
-            column = column + _ratio(line, across.total) * row_weight
+                line += flat.gather(1, index).view_as(line).to(torch.float32).mul_(weight)
+            column += _ratio(line, across.total).mul_(row_weight)
         return torch.where(inside, _ratio(column, down.total), 0).to(torch.uint8)
 
     red, green, blue = (sample(plane) for plane in images.unbind(1))
@@ -188,7 +189,7 @@ def _between(coordinate: Tensor, start: Tensor, length: Tensor) -> Tensor:
 
 
 def _ratio(weighted: Tensor, total: Tensor) -> Tensor:
-    return divide(2 * weighted + total, 2 * total)
+    return divide((2 * weighted).add_(total), 2 * total)
 
 
 def _fixed(value: Tensor, bits: int) -> Tensor:

@@ -58,6 +58,7 @@ class Views(nn.Module):
             raise ValueError(f"dtype must be a floating-point type; got {dtype}")
         self.recipe = find_recipe(recipe)
         self.size, self.seed, self.exact, self.dtype = size, seed, exact, dtype
+        self.fused = not exact and self.recipe.randaugment > 0  # else there is nothing to fuse
         self.draw = Draw(self.recipe, seed)
         self.randaugment = RandAugment(self.recipe, size)
         self.register_buffer("positions", torch.arange(size), persistent=False)
@@ -100,11 +101,8 @@ class Views(nn.Module):
     def apply_to(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
         """The views as (V, size, size) planes of bytes; ``sizes`` is (V, 2) int64."""
         recipe = self.recipe
-        planes = (
-            self._separately(images, parameters, sizes)
-            if self.exact
-            else self._at_once(images, parameters, sizes)
-        )
+        make = self._at_once if self.fused else self._separately
+        planes = make(images, parameters, sizes)
         if recipe.jitter > 0:
             planes = jitter(planes, parameters, recipe)
         if recipe.grayscale > 0:
@@ -115,7 +113,7 @@ class Views(nn.Module):
         if recipe.solarize > 0:
             threshold = torch.full_like(parameters.radius, recipe.solarize_threshold)
             planes = apply_where(parameters.solarize, solarize, planes, threshold)
-        if self.exact:
+        if not self.fused:
             planes = apply_where(parameters.flip, geometry.flip, planes)
         return planes
 
@@ -141,7 +139,7 @@ class Views(nn.Module):
 
     def _at_once(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
         matrix = geometry.flip_matrix(parameters.flip, self.size)
-        operations = self._operations(parameters) if self.recipe.randaugment > 0 else []
+        operations = self._operations(parameters)
         for operation, negative in reversed(operations):
             moved = geometry.as_double(self.randaugment.matrix(operation, negative))
             matrix = geometry.compose(moved, matrix)
@@ -189,7 +187,7 @@ class Views(nn.Module):
                 f"got shapes {tuple(images.shape)} and {tuple(view_ids.shape)}"
             )
         largest = resample.MAX_SHRINK * self.size
-        if not self.exact and max(images.shape[-2:]) > largest:
+        if self.fused and max(images.shape[-2:]) > largest:
             raise ValueError(
                 f"images must be at most {resample.MAX_SHRINK} times as large as the views of "
                 f"{self.size} pixels; got {tuple(images.shape[-2:])}: store them smaller, or use "
