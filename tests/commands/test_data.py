@@ -133,12 +133,7 @@ def test_failures(root, capsys, arguments, message):
     assert errors.count("\n") == 1
 
 
-@pytest.fixture
-def augment():
-    return pytest.importorskip("dsf.data.augment")
-
-
-def test_show(augment, root, tmp_path, capsys):
+def test_show(root, tmp_path, capsys):
     file = tmp_path / "views.png"
     command = ["data", "show", "embedded", "-o", str(file), "--images", "2", "--views", "3"]
     assert main(command) == 0
@@ -148,7 +143,7 @@ def test_show(augment, root, tmp_path, capsys):
         assert np.asarray(sheet).std() > 10
 
 
-def test_show_a_folder(augment, root, tmp_path):
+def test_show_a_folder(root, tmp_path):
     pictures = miniature.picture_folder(tmp_path / "pictures", {"a": 4})
     assert main(["data", "prepare", f"folder:{pictures}", "--size", "40"]) == 0
     file = tmp_path / "views.webp"
@@ -171,7 +166,7 @@ def test_show_a_folder(augment, root, tmp_path):
         (["cifar10", "-o", "x.png"], 1, "run `dsf data prepare cifar10`"),
     ],
 )
-def test_show_wrongly(augment, root, capsys, arguments, code, message):
+def test_show_wrongly(root, capsys, arguments, code, message):
     assert main(["data", "show", *arguments]) == code
     output, errors = capsys.readouterr()
     assert output == ""

@@ -23,12 +23,7 @@ def test_large_cells_are_not_enlarged():
     assert grid([[np.zeros((100, 100, 3), np.uint8)]]).shape == (108, 112, 3)
 
 
-@pytest.fixture
-def augment():
-    return pytest.importorskip("dsf.data.augment")
-
-
-def test_a_sheet_shows_images_and_their_views(augment):
+def test_a_sheet_shows_images_and_their_views():
     split = load("embedded", "test")
     sheet = np.asarray(view_sheet(split, images=3, views=4, seed=5))
     assert sheet.shape == (3 * 100 + 4, 5 * 100 + 8, 3)
@@ -49,7 +44,7 @@ def test_a_sheet_shows_images_and_their_views(augment):
     assert not np.array_equal(sheet, np.asarray(view_sheet(split, images=3, views=4, seed=6)))
 
 
-def test_views_may_have_another_size(augment):
+def test_views_may_have_another_size():
     sheet = view_sheet(load("embedded", "test"), images=1, views=2, size=48)
     assert sheet.size == (3 * 100 + 8, 104)
 
@@ -62,6 +57,6 @@ def test_views_may_have_another_size(augment):
         ({"views": 0}, "views must be >= 1; got 0"),
     ],
 )
-def test_wrong_settings(augment, options, message):
+def test_wrong_settings(options, message):
     with pytest.raises(ValueError, match=message):
         view_sheet(load("embedded", "test"), **options)
