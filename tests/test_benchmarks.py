@@ -41,3 +41,14 @@ def test_batch_norm(run):
     _, result = run("batch_norm.py")
     assert len(result["rows"]) == 3
     assert all(row["eager_ms"] > 0 for row in result["rows"])
+
+
+def test_augment(run):
+    output, result = run("augment.py")
+    assert "cifar at 32 pixels" in output
+    assert {"command", "commit", "seed", "wall_s", "cores"} <= set(result["provenance"])
+    small = result["32 pixels"]["rows"]
+    assert {row["what"] for row in small} >= {"dsf exact, eager", "dsf fused, compiled"}
+    for row in small + result["224 pixels"]["rows"]:
+        assert row["views_per_s"] > 0
+        assert row["times_torchvision"] > 0

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dsf.data.augment.fixed import divide, per_view
 from dsf.data.augment.parameters import Parameters
-from dsf.data.augment.planes import Planes, apply_where
+from dsf.data.augment.planes import Planes, Step, apply_one
 from dsf.data.augment.recipe import Recipe
 
 
@@ -93,16 +93,15 @@ def rotate_hue(planes: Planes, shift: Tensor) -> Planes:
     )
 
 
-_JITTER = (brightness, contrast, saturation, rotate_hue)
-
-
 def jitter(planes: Planes, parameters: Parameters, recipe: Recipe) -> Planes:
     """Brightness, contrast, saturation and hue, in each view's own order, on bytes."""
     settings = (*parameters.factors.unbind(-1), parameters.hue)
     strengths = (recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue)
+    steps: dict[int, Step] = {
+        number: (operation, (settings[number],))
+        for number, operation in enumerate((brightness, contrast, saturation, rotate_hue))
+        if strengths[number] > 0  # a hue turned by nothing is rounded, and would still differ
+    }
     for kind in parameters.order.unbind(-1):
-        for number, operation in enumerate(_JITTER):
-            if strengths[number] > 0:  # a hue turned by nothing is rounded, and would still differ
-                chosen = parameters.jitter & (kind == number)
-                planes = apply_where(chosen, operation, planes, settings[number])
+        planes = apply_one(torch.where(parameters.jitter, kind, -1), steps, planes)
     return planes

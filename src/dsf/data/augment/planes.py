@@ -13,33 +13,52 @@ within. They are arrays of their own, so that a compiled operation that mixes th
 each pixel once."""
 
 
+Step = tuple[Callable[..., Planes], tuple[Tensor, ...]]
+"""An operation on levels, and its parameters: tensors whose first dimension counts views. It takes
+planes of integers in float32 and the parameters, and returns such planes."""
+
+
+def apply_one(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
+    """Apply to each view the step that its (V,) choice names, if any, on bytes.
+
+    On a GPU, and compiled, every step is computed for all views: to ask how many chose it would
+    wait for the device, and shapes would change. In eager mode on the CPU asking is free.
+    """
+    if planes[0].device.type == "cpu" and not torch.compiler.is_compiling():
+        return _apply_to_some(choice, steps, planes)
+    result = planes
+    for number, (operation, parameters) in steps.items():
+        new = stored(operation(levels(planes), *parameters))
+        chosen = per_view(choice == number)
+        red, green, blue = (torch.where(chosen, *pair) for pair in zip(new, result, strict=True))
+        result = red, green, blue
+    return result
+
+
 def apply_where(
     chosen: Tensor, operation: Callable[..., Planes], planes: Planes, *parameters: Tensor
 ) -> Planes:
-    """Apply an operation on levels to the chosen views, and leave the others as they are.
+    """Apply one operation to the chosen views, (V,) bool, and leave the others as they are."""
+    return apply_one(chosen, {1: (operation, parameters)}, planes)
 
-    Args:
-        chosen: (V,) bool.
-        operation: takes planes of integers in float32 and the parameters, and returns such planes.
-        planes: bytes.
-        parameters: tensors whose first dimension counts views.
 
-    On a GPU, and compiled, the operation is computed for all views: to ask how many are chosen
-    would wait for the device, and shapes would change. In eager mode on the CPU asking is free.
-    """
-    if planes[0].device.type == "cpu" and not torch.compiler.is_compiling():
-        index = chosen.nonzero()[:, 0]
-        if len(index) == 0:
-            return planes
-        part = _each(planes, lambda x: x.index_select(0, index))
-        part = operation(levels(part), *(x.index_select(0, index) for x in parameters))
-        new = iter(stored(part))
-        # Of all ways to put rows back, this one moves whole rows at once.
-        source = torch.arange(len(chosen))
-        source[index] = torch.arange(len(index)) + len(chosen)
-        return _each(planes, lambda x: torch.cat([x, next(new)]).index_select(0, source))
-    new = iter(stored(operation(levels(planes), *parameters)))
-    return _each(planes, lambda x: torch.where(per_view(chosen), next(new), x))
+def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
+    rows = [planes]
+    source = torch.arange(len(choice))
+    count = len(choice)
+    for number, (operation, parameters) in steps.items():
+        index = (choice == number).nonzero()[:, 0]
+        if len(index) > 0:
+            part = levels(_each(planes, lambda x, index=index: x.index_select(0, index)))
+            rows.append(stored(operation(part, *(x.index_select(0, index) for x in parameters))))
+            source[index] = torch.arange(len(index)) + count
+            count += len(index)
+    if len(rows) == 1:
+        return planes
+    red, green, blue = (
+        torch.cat(plane).index_select(0, source) for plane in zip(*rows, strict=True)
+    )
+    return red, green, blue
 
 
 def levels(planes: Planes) -> Planes:

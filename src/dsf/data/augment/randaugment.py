@@ -1,7 +1,6 @@
 """RandAugment (Cubuk et al., 2020): torchvision's operations, one a view."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -12,7 +11,7 @@ from dsf.data.augment.colour import brightness, contrast, saturation
 from dsf.data.augment.fixed import FACTOR_BITS, as_float, fixed
 from dsf.data.augment.geometry import affine_table, look_up
 from dsf.data.augment.parameters import OPERATIONS
-from dsf.data.augment.planes import Planes, apply_where
+from dsf.data.augment.planes import Planes, Step, apply_one
 from dsf.data.augment.recipe import Recipe
 
 _PLACE = {name: place for place, name in enumerate(OPERATIONS)}
@@ -58,21 +57,19 @@ class RandAugment(nn.Module):
         factor = as_float(self.factors[operation, negative.to(torch.int64)], FACTOR_BITS)
         step = self.steps[operation].to(torch.float32)
         threshold = self.thresholds[operation].to(torch.float32)
-        equalized = operation == _PLACE["Equalize"]
         flatten = partial(levels.equalize, positions=positions)
-        steps: list[tuple[str, Callable[..., Planes], tuple[Tensor, ...]]] = [
-            ("Contrast", contrast, (factor,)),
-            ("AutoContrast", levels.autocontrast, ()),
-            ("Brightness", brightness, (factor,)),
-            ("Color", saturation, (factor,)),
-            ("Posterize", levels.posterize, (step,)),
-            ("Solarize", levels.solarize, (threshold,)),
-            ("Sharpness", levels.sharpness, (factor,)),
-            ("Equalize", flatten, (equalized,)),
-        ]
-        for name, function, parameters in steps:
-            planes = apply_where(operation == _PLACE[name], function, planes, *parameters)
-        return planes
+        steps: dict[str, Step] = {
+            "Brightness": (brightness, (factor,)),
+            "Color": (saturation, (factor,)),
+            "Contrast": (contrast, (factor,)),
+            "Sharpness": (levels.sharpness, (factor,)),
+            "Posterize": (levels.posterize, (step,)),
+            "Solarize": (levels.solarize, (threshold,)),
+            "AutoContrast": (levels.autocontrast, ()),
+            "Equalize": (flatten, (operation == _PLACE["Equalize"],)),
+        }
+        numbered = {_PLACE[name]: steps[name] for name in steps}
+        return apply_one(operation, numbered, planes)
 
 
 def is_geometric(operation: Tensor) -> Tensor:
