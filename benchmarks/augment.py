@@ -12,7 +12,7 @@ The rivals get the better of every doubt. torchvision works on decoded PIL image
 core, and its views stay where they were made: no loader collects them, none crosses to the GPU.
 kornia starts from floats on the device; its RandAugment draws one pair of operations for all
 views of a batch where ours and torchvision's draw one a view, and its other operations are not
-torchvision's to the level. Both are left out where they are not installed.
+torchvision's to the level. It is left out where it is not installed.
 """
 
 import multiprocessing

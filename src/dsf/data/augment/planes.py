@@ -12,7 +12,6 @@ Planes = tuple[Tensor, Tensor, Tensor]
 within. They are arrays of their own, so that a compiled operation that mixes the channels computes
 each pixel once."""
 
-
 Step = tuple[Callable[..., Planes], tuple[Tensor, ...]]
 """An operation on levels, and its parameters: tensors whose first dimension counts views. It takes
 planes of integers in float32 and the parameters, and returns such planes."""
