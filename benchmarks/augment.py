@@ -4,9 +4,8 @@
 
 Two settings: the full ``cifar`` recipe at 32 pixels, and the two of ``mocov3``, half of the views
 each, at 224 pixels from images stored at 256. The images are 64 of CIFAR-10's, enlarged for the
-second. dsf starts from bytes on
-the device and ends in normalised channels_last tensors there; ``graph_ms`` is the compiled call
-replayed as a CUDA graph, as a captured training step does it.
+second. dsf starts from bytes on the device and ends in normalised channels_last tensors there;
+``graph_ms`` is the compiled call replayed as a CUDA graph, as a captured training step does it.
 
 The rivals get the better of every doubt. torchvision works on decoded PIL images in one process a
 core, and its views stay where they were made: no loader collects them, none crosses to the GPU.
