@@ -30,6 +30,7 @@ class Views(nn.Module):
     resampling, bilinear like the crop; without RandAugment the two forms are the same. It changes:
 
     - moved pixels are interpolated from the stored image, not copied from the resized crop;
+    - of two movements the second may bring back what the first moved out of the view;
     - if RandAugment draws a colour operation and then a movement, the colour operation comes
       second, so that the mean, extremes or histogram it looks at include the black border and
       leave out what moved away. The border stays black.
