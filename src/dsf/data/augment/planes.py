@@ -12,7 +12,6 @@ Planes = tuple[Tensor, Tensor, Tensor]
 within. They are arrays of their own, so that a compiled operation that mixes the channels computes
 each pixel once."""
 
-
 Step = tuple[Callable[..., Planes], tuple[Tensor, ...]]
 """An operation on levels, and its parameters: tensors whose first dimension counts views. It takes
 planes of integers in float32 and the parameters, and returns such planes."""
@@ -26,13 +25,12 @@ def apply_one(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
     """
     if planes[0].device.type == "cpu" and not torch.compiler.is_compiling():
         return _apply_to_some(choice, steps, planes)
-    result = planes
+    before = result = levels(planes)
     for number, (operation, parameters) in steps.items():
-        new = stored(operation(levels(planes), *parameters))
-        chosen = per_view(choice == number)
-        red, green, blue = (torch.where(chosen, *pair) for pair in zip(new, result, strict=True))
+        chosen, after = per_view(choice == number), operation(before, *parameters)
+        red, green, blue = (torch.where(chosen, *x) for x in zip(after, result, strict=True))
         result = red, green, blue
-    return result
+    return stored(result)
 
 
 def apply_where(
@@ -49,28 +47,24 @@ def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Pl
     for number, (operation, parameters) in steps.items():
         index = (choice == number).nonzero()[:, 0]
         if len(index) > 0:
-            part = levels(_each(planes, lambda x, index=index: x.index_select(0, index)))
-            rows.append(stored(operation(part, *(x.index_select(0, index) for x in parameters))))
+            red, green, blue = (plane.index_select(0, index) for plane in planes)
+            some = [parameter.index_select(0, index) for parameter in parameters]
+            rows.append(stored(operation(levels((red, green, blue)), *some)))
             source[index] = torch.arange(len(index)) + count
             count += len(index)
     if len(rows) == 1:
         return planes
-    red, green, blue = (
-        torch.cat(plane).index_select(0, source) for plane in zip(*rows, strict=True)
-    )
+    red, green, blue = (torch.cat(x).index_select(0, source) for x in zip(*rows, strict=True))
     return red, green, blue
 
 
 def levels(planes: Planes) -> Planes:
     """Planes as float32, to calculate with."""
-    return _each(planes, lambda x: x.to(torch.float32))
+    red, green, blue = (plane.to(torch.float32) for plane in planes)
+    return red, green, blue
 
 
 def stored(planes: Planes) -> Planes:
     """Planes as bytes."""
-    return _each(planes, lambda x: x.to(torch.uint8))
-
-
-def _each(planes: Planes, function: Callable[[Tensor], Tensor]) -> Planes:
-    red, green, blue = (function(plane) for plane in planes)
+    red, green, blue = (plane.to(torch.uint8) for plane in planes)
     return red, green, blue

@@ -24,11 +24,13 @@ class Views(nn.Module):
     pure function of (seed, epoch, sample, view) and the image: the same bits in every batch, on
     every rank and device, in eager mode and compiled.
 
-    With ``exact=True`` each operation sees what torchvision's would: the crop is PIL's to the bit,
-    and RandAugment's shears, translations and rotations take the nearest pixel of it. By default
-    crop, flip and both of these are one resampling, bilinear like the crop. That changes:
+    With ``exact=True`` each operation sees what torchvision's would: the crop is PIL's (to the bit
+    where it enlarges, within a level where it shrinks), and RandAugment's shears, translations and
+    rotations take the nearest pixel of it. By default crop, flip and these movements are one
+    resampling, bilinear like the crop; without RandAugment the two forms are the same. It changes:
 
     - moved pixels are interpolated from the stored image, not copied from the resized crop;
+    - of two movements the second may bring back what the first moved out of the view;
     - if RandAugment draws a colour operation and then a movement, the colour operation comes
       second, so that the mean, extremes or histogram it looks at include the black border and
       leave out what moved away. The border stays black.
