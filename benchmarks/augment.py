@@ -17,7 +17,6 @@ torchvision's to the level. It is left out where it is not installed.
 import multiprocessing
 import os
 import random
-import statistics
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +25,16 @@ from typing import Any, NamedTuple
 
 import torch
 from PIL import Image, ImageFilter
-from report import Report, cuda_milliseconds, finish, graph_milliseconds, parse, provenance, show
+from report import (
+    Report,
+    finish,
+    graph_milliseconds,
+    milliseconds,
+    parse,
+    peak_mib,
+    provenance,
+    show,
+)
 from torch import Tensor
 from torchvision import transforms
 from torchvision.transforms.functional import pil_to_tensor
@@ -65,18 +73,6 @@ def batch(setting: Setting, device: str) -> Tensor:
     return repeated.to(device, memory_format=torch.channels_last)
 
 
-def milliseconds(function: Callable[[], object], device: str, repeats: int) -> float:
-    if device == "cuda":
-        return cuda_milliseconds(function, repeats)
-    function()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
-
-
 def ours(setting: Setting, exact: bool, compiled: bool, device: str, repeats: int) -> Report:
     torch._dynamo.reset()
     sides = [Views(recipe, setting.size, SEED, exact) for recipe in setting.recipes]
@@ -100,10 +96,7 @@ def ours(setting: Setting, exact: bool, compiled: bool, device: str, repeats: in
         "first_call_s": first,
     }
     if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        call()
-        row["MiB"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+        row["MiB"] = peak_mib(call)
         if compiled:
             row["graph_ms"] = graph_milliseconds(call, repeats)
     best = row.get("graph_ms", row["ms"])
