@@ -17,6 +17,9 @@ Step = tuple[Callable[..., Planes], tuple[Tensor, ...]]
 planes of integers in float32 and the parameters, and returns such planes."""
 
 
+_CACHED = 1 << 18  # pixels of a plane that an operation takes at a time, to stay in the cache
+
+
 def apply_one(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
     """Apply to each view the step that its (V,) choice names, if any, on bytes.
 
@@ -44,9 +47,10 @@ def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Pl
     rows = [planes]
     source = torch.arange(len(choice))
     count = len(choice)
+    few = max(1, _CACHED // planes[0][0].numel())
     for number, (operation, parameters) in steps.items():
-        index = (choice == number).nonzero()[:, 0]
-        if len(index) > 0:
+        every = (choice == number).nonzero()[:, 0]
+        for index in every.split(few) if len(every) else ():
             red, green, blue = (plane.index_select(0, index) for plane in planes)
             some = [parameter.index_select(0, index) for parameter in parameters]
             rows.append(stored(operation(levels((red, green, blue)), *some)))

@@ -22,6 +22,7 @@ MAX_SHRINK = 4
 """How many times larger than the views images may be for ``crop_affine``."""
 
 _WEIGHT_BITS = 22  # PIL's own
+_Taps = tuple[Tensor, Tensor]
 
 
 def tap_count(stored: int, size: int) -> int:
@@ -46,6 +47,9 @@ def crop(images: Tensor, parameters: Parameters, sizes: Tensor, positions: Tenso
     x, x_weights = _filter(parameters.left, parameters.width, columns, width, positions)
     y, y_weights = _filter(parameters.top, parameters.height, rows, height, positions)
     views = x.shape[0]
+    if images.device.type == "cpu" and not torch.compiler.is_compiling():
+        top, bottom = _window(parameters.top, parameters.height, rows, height)
+        return _one_by_one(images, (top, bottom), (x, x_weights), (y, y_weights))
 
     def resize(plane: Tensor) -> Tensor:
         shape = (batch, views // batch, height, width)
@@ -55,6 +59,34 @@ def crop(images: Tensor, parameters: Parameters, sizes: Tensor, positions: Tenso
 
     red, green, blue = (resize(plane) for plane in images.unbind(1))
     return red, green, blue
+
+
+def _one_by_one(
+    images: Tensor, window: tuple[Tensor, Tensor], across: _Taps, down: _Taps
+) -> Planes:
+    # On a CPU only the rows of the crop are resized, and whole lines are copied and weighed at a
+    # time: columns become lines for the first axis.
+    size, each = across[0].shape[1], across[0].shape[0] // len(images)
+    pixels = images.permute(0, 3, 2, 1).contiguous()  # (B, W, H, 3)
+    result = torch.empty(3, len(across[0]), size, size, dtype=torch.uint8)
+    for view, (top, bottom) in enumerate(zip(*(edge.tolist() for edge in window), strict=True)):
+        columns = pixels[view // each, :, top : bottom + 1].flatten(1)
+        columns = _weigh_lines(columns, across[0][view], across[1][view])
+        lines = columns.view(size, -1, 3).transpose(0, 1).flatten(1)
+        lines = _weigh_lines(lines, down[0][view] - top, down[1][view])
+        result[:, view] = lines.view(size, size, 3).permute(2, 0, 1)
+    red, green, blue = result
+    return red, green, blue
+
+
+def _weigh_lines(lines: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+    shape = (len(index), lines.shape[1])
+    total = torch.full(shape, 1 << (_WEIGHT_BITS - 1), dtype=torch.int32)
+    for tap in range(index.shape[1]):
+        # Beyond the window the weight is 0, whatever the line.
+        line = lines.index_select(0, index[:, tap].clamp(0, len(lines) - 1))
+        total.addcmul_(line.to(torch.int32), weights[:, tap, None])
+    return (total >> _WEIGHT_BITS).to(torch.uint8)
 
 
 def _filter(

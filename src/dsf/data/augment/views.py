@@ -122,11 +122,11 @@ class Views(nn.Module):
     def normalise(self, planes: Planes) -> Tensor:
         """Planes of bytes as (V, size, size, 3) of ``dtype``, less the mean, by the deviation."""
         mean, std = self.recipe.mean, self.recipe.std
-        scaled = [
-            (plane.to(torch.float32) - 255 * m) * (1 / (255 * s))
-            for plane, m, s in zip(planes, mean, std, strict=True)
-        ]
-        return torch.stack(scaled, dim=-1).to(self.dtype)
+        result = planes[0].new_empty((*planes[0].shape, 3), dtype=self.dtype)
+        for channel, plane in enumerate(planes):
+            centred = plane.to(torch.float32) - 255 * mean[channel]
+            result[..., channel] = centred * (1 / (255 * std[channel]))
+        return result
 
     def _separately(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
         planes = resample.crop(images, parameters, sizes, self.positions)
