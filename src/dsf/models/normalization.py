@@ -78,9 +78,7 @@ class SplitBatchNorm(_BatchNorm):
         return result.view(input.shape)
 
     def _grouped(self, input: Tensor) -> Tensor:
-        # A compiler decides better than we do what to keep for backward and what to compute again.
-        normalise = _normalise if torch.compiler.is_compiling() else _Normalise.apply
-        result, mean, var = normalise(input, self.weight, self.bias, self.splits, self.eps)
+        result, mean, var = _Normalise.apply(input, self.weight, self.bias, self.splits, self.eps)
         if self.training and self.running_mean is not None and self.running_var is not None:
             with torch.no_grad():
                 count = input.numel() // (self.splits * self.num_features)
@@ -89,7 +87,8 @@ class SplitBatchNorm(_BatchNorm):
                     self.running_mean.lerp(mean.mean(dim=0), self._momentum),
                     self.running_var.lerp(variances, self._momentum),
                 )
-        return result
+        output: Tensor = result
+        return output
 
     @torch.no_grad()
     def _keep(self, mean: Tensor, var: Tensor) -> None:
@@ -109,42 +108,33 @@ class SplitBatchNorm(_BatchNorm):
         return f"{settings}, splits={self.splits}"
 
 
-def _normalise(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalise by group; also each group's mean and variance, (n, C).
-
-    Sums run over each sample first and over the samples of a group, (N, C) numbers, after that:
-    the input never changes its shape, and so never its memory format.
-    """
-    values = _wide(input)
-    inside = list(range(2, values.dim()))
-    if inside:
-        var, mean = torch.var_mean(values, inside, correction=0)
-    else:
-        var, mean = torch.zeros_like(values), values
-    between, group_mean = torch.var_mean(mean.unflatten(0, (-1, n)), dim=0, correction=0)
-    group_var = var.unflatten(0, (-1, n)).mean(dim=0) + between
-    gain = torch.rsqrt(group_var + eps)
-    if weight is not None:
-        gain = gain * weight
-    result = (values - _spread(group_mean, values)) * _spread(gain, values)
-    if bias is not None:
-        result = result + bias.view(-1, *[1] * (values.dim() - 2))
-    return result.to(input.dtype), group_mean, group_var
-
-
 class _Normalise(torch.autograd.Function):
-    """The same, keeping only the input and the statistics for backward."""
+    """Normalise by group, without ever changing the shape, and so the memory format, of the input.
+
+    Sums run over each sample first and over the samples of a group, (N, C) numbers, after that.
+    Only the input and the statistics are kept for backward.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        result, mean, var = _normalise(input, weight, bias, n, eps)
-        ctx.save_for_backward(input, weight, mean, torch.rsqrt(var + eps))
-        ctx.mark_non_differentiable(mean, var)
-        return result, mean, var
+        values = _wide(input)
+        inside = list(range(2, values.dim()))
+        if inside:
+            var, mean = torch.var_mean(values, inside, correction=0)
+        else:
+            var, mean = torch.zeros_like(values), values
+        between, group_mean = torch.var_mean(mean.unflatten(0, (-1, n)), dim=0, correction=0)
+        group_var = var.unflatten(0, (-1, n)).mean(dim=0) + between
+        scale = torch.rsqrt(group_var + eps)
+        gain = scale if weight is None else scale * weight
+        result = (values - _spread(group_mean, values)) * _spread(gain, values)
+        if bias is not None:
+            result = result + bias.view(-1, *[1] * (values.dim() - 2))
+        ctx.save_for_backward(input, weight, group_mean, scale)
+        ctx.mark_non_differentiable(group_mean, group_var)
+        return result.to(input.dtype), group_mean, group_var
 
     @staticmethod
     @once_differentiable
