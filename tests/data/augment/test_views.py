@@ -6,7 +6,7 @@ import pytest
 import torch
 from pil_reference import images
 
-from dsf.data.augment import RECIPES, Recipe, TwoSides, Views
+from dsf.data.augment import RECIPES, Recipe, TwoSides, Views, resample
 
 IMAGES = images()
 SAMPLES = torch.arange(1000, 1064)
@@ -207,3 +207,15 @@ def test_views_check_their_input(changed, message):
 def test_exact_views_shrink_as_far_as_asked():
     large = IMAGES.repeat(1, 1, 5, 5)
     assert Views(exact=True)(large, SAMPLES, 0, IDS[:1]).isfinite().all()
+
+
+@pytest.mark.parametrize("size", [12, 32, 48])
+def test_crops_one_by_one_and_together_are_the_same(monkeypatch, size):
+    pictures, samples, ids = images()[:8], torch.arange(8), torch.arange(6)
+    sizes = torch.tensor([[32, 32], [60, 20], [20, 60], [500, 375]] * 2)
+    views = Views("mocov3-2", size=size, exact=True)
+    outcomes = []
+    for small in (0, 10**9):
+        monkeypatch.setattr(resample, "_SMALL", small)
+        outcomes.append(views(pictures, samples, 3, ids, sizes))
+    assert torch.equal(*outcomes)

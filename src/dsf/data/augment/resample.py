@@ -22,6 +22,7 @@ MAX_SHRINK = 4
 """How many times larger than the views images may be for ``crop_affine``."""
 
 _WEIGHT_BITS = 22  # PIL's own
+_SMALL = 48 * 48  # pixels of an image that are not worth a step of Python for each view
 _Taps = tuple[Tensor, Tensor]
 
 
@@ -47,7 +48,8 @@ def crop(images: Tensor, parameters: Parameters, sizes: Tensor, positions: Tenso
     x, x_weights = _filter(parameters.left, parameters.width, columns, width, positions)
     y, y_weights = _filter(parameters.top, parameters.height, rows, height, positions)
     views = x.shape[0]
-    if images.device.type == "cpu" and not torch.compiler.is_compiling():
+    large = height * width > _SMALL
+    if large and images.device.type == "cpu" and not torch.compiler.is_compiling():
         top, bottom = _window(parameters.top, parameters.height, rows, height)
         return _one_by_one(images, (top, bottom), (x, x_weights), (y, y_weights))
 
