@@ -1,5 +1,6 @@
 import copy
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -58,11 +59,10 @@ def features(function, views):
 
 @every_method
 class TestEveryMethod:
-    @pytest.mark.parametrize("m", [1, 3])
-    @pytest.mark.parametrize("loss", LOSSES)
+    @pytest.mark.parametrize(
+        ("loss", "m"), [("cosine", 1), *product(("feature", "loss", "dsf"), (1, 3))]
+    )
     def test_loss_and_gradients(self, name, loss, m):
-        if loss == "cosine" and m > 1:
-            pytest.skip("takes one view a side")
         method = make(name, loss, m)
         output = method(make_views(m))
         assert isinstance(output, MethodOutput)
