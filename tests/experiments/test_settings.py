@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import yaml
 
@@ -92,14 +94,13 @@ def test_overrides():
     ],
 )
 def test_bad_settings(override, message):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
         load_recipe("cifar10-dsf", [override])
-    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_all_errors_at_once():
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="epochs: .*\nseed: |seed: .*\nepochs: ") as caught:
         load_recipe("cifar10-dsf", ["epochs=0", "seed=x"])
     assert len(str(caught.value).splitlines()) == 2
 

@@ -20,7 +20,7 @@ from dsf.methods.moco import Shuffle
 from dsf.models import ENCODERS, HEADS
 from dsf.vmf.estimate import Estimator
 
-AUTO = "auto"
+AUTO: Literal["auto"] = "auto"
 Switch = Literal["auto", True, False]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
