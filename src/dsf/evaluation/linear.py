@@ -102,6 +102,7 @@ def linear_fast(
         logits = final.logits(test.features)[:, 0]
     predictions = logits.argmax(dim=1)
     protocol = {
+        "name": "fast",
         "method": "logistic regression on fixed features, without augmentation",
         "features": "standardised by the mean and deviation of the training data",
         "objective": "mean cross-entropy + weight_decay / 2 * |weight|^2, minimised over all data",
