@@ -182,7 +182,7 @@ def test_images_may_stay_on_the_cpu(images):
     for where in (images, images.cuda()):
         features = extract(encoder, where, MEAN, STD, 10)
         assert features.device.type == "cuda"
-        torch.testing.assert_close(features.cpu(), expected, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(features.cpu(), expected, rtol=1e-2, atol=1e-2)  # TF32
     half = extract(encoder, images.cuda(), MEAN, STD, 10, autocast=torch.bfloat16)
     torch.testing.assert_close(half.cpu(), expected, rtol=0.1, atol=0.1)
 

@@ -37,7 +37,7 @@ class Classifiers(NamedTuple):
         """(N, S, C) of (N, F)."""
         standard = (features - self.mean) / self.std
         product = matmul(standard, self.weight.flatten(0, 1).T)
-        return product.unflatten(1, self.bias.shape) + self.bias
+        return product.view(len(features), *self.bias.shape) + self.bias
 
     def predict(self, features: Tensor) -> Tensor:
         """The (N, S) most likely classes, without storing all logits at once."""
@@ -128,7 +128,7 @@ def _gradient(features: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
     every = torch.arange(classes, device=labels.device)
     size = max(1, _BLOCK // len(flat))
     for rows, targets in zip(features.split(size), labels.split(size), strict=True):
-        excess = matmul(rows, flat.T).unflatten(1, (settings, classes)).softmax(dim=-1)
+        excess = matmul(rows, flat.T).view(-1, settings, classes).softmax(dim=-1)
         excess -= (targets[:, None] == every).to(excess.dtype)[:, None]
         total += matmul(excess.flatten(1).T, rows)
     return (total / len(features)).view_as(weight)
