@@ -85,6 +85,21 @@ class TestFit:
                 together.weight[index], alone.weight[0], rtol=1e-3, atol=1e-4
             )
 
+    def test_those_that_have_arrived_take_no_more_steps(self, samples, monkeypatch):
+        sizes = []
+        original = _logistic._gradient
+
+        def watched(features, labels, weight):
+            sizes.append(len(weight))
+            return original(features, labels, weight)
+
+        monkeypatch.setattr(_logistic, "_gradient", watched)
+        fitted = _logistic.fit(*samples[:2], 4, WEIGHT_DECAYS, 1e-4, 1000)
+        assert sizes == sorted(sizes, reverse=True)
+        assert sizes[0] == len(WEIGHT_DECAYS) > sizes[-1]
+        assert len(sizes) == fitted.steps
+        assert (fitted.gradient < 1e-4).all()
+
     def test_rows_in_blocks_change_nothing(self, samples, monkeypatch):
         features, labels = samples[0].double(), samples[1]
         expected = _logistic.fit(features, labels, 4, FEW, 1e-8, 5000)
