@@ -91,7 +91,7 @@ class Views(Part):
 
     def recipes(self) -> list[Recipe]:
         """One recipe, or one a half; a normalisation for all, which evaluation can share."""
-        options = {
+        options: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in self.options.items()
         }
