@@ -1,5 +1,6 @@
 """The command line: parses, calls, prints. Each verb is a module of ``dsf.commands``."""
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     parser = make_parser()
     try:
-        options = parser.parse_args(arguments)
+        options = _parse(parser, arguments)
         code = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
@@ -54,6 +55,17 @@ def make_parser() -> Parser:
     for verb in VERBS:
         verb.add(verbs)
     return parser
+
+
+def _parse(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    # argparse takes positional arguments from one place only; settings may stand anywhere.
+    options, rest = parser.parse_known_args(arguments)
+    settings = [word for word in rest if "=" in word and not word.startswith("-")]
+    if rest and (settings != rest or not hasattr(options, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.overrides = [*options.overrides, *rest]
+    return options
 
 
 def _describe(error: OSError) -> str:

@@ -48,6 +48,18 @@ def test_train_and_resume(tmp_path, capsys):
     assert main(["train", "checkpoint.keep=3", "-o", str(folder), "--resume"]) == 0
 
 
+def test_settings_may_stand_anywhere(tmp_path, capsys):
+    folder = tmp_path / "run"
+    arguments = ["train", "demo", "epochs=1", "-o", str(folder), *tiny.SETTINGS[:1]]
+    arguments += ["--resume", *tiny.SETTINGS[2:]]
+    assert main(arguments) == 0
+    assert "epochs: 1\n" in (folder / "config.yaml").read_text()
+    capsys.readouterr()
+    assert main(["train", "demo", "-o", str(folder), "extra"]) == 2
+    assert capsys.readouterr().err.startswith("dsf: unrecognized arguments: extra")
+    assert main(["data", "list", "a=b"]) == 2
+
+
 def test_the_default_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "demo", *tiny.SETTINGS, "epochs=1"]) == 0
