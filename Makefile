@@ -40,6 +40,9 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/batch_norm.py
 	$(BIN)/python benchmarks/augment.py
+	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/kill.py
+	$(BIN)/python benchmarks/knn.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

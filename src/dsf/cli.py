@@ -1,29 +1,32 @@
 """The command line: parses, calls, prints. Each verb is a module of ``dsf.commands``."""
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 from dsf import __version__
-from dsf.commands import data
+from dsf.commands import data, train
+from dsf.commands import eval as evaluation
 from dsf.commands.parser import Parser, UsageError
 
 # A verb is a module with ``add(verbs)``, which adds its parser and sets ``run`` as a default: a
-# function of the parsed arguments. Modules import what is slow inside that function.
-VERBS = (data,)
+# function of the parsed arguments that may return an exit code. Modules import what is slow inside
+# that function.
+VERBS = (data, train, evaluation)
 
 _DESCRIPTION = "Multi-view contrastive learning with divergences between distributions of views."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0, 1 after a failure, 2 for a wrong call."""
+    """Run a command; returns 0, 1 after a failure, 2 for a wrong call, or a code of the verb."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files may be any bytes
             stream.reconfigure(errors="backslashreplace")
     parser = make_parser()
     try:
-        options = parser.parse_args(arguments)
-        options.run(options)
+        options = _parse(parser, arguments)
+        code = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
         return _fail(str(error), 2)
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), 1)
     except KeyboardInterrupt as interrupt:
         return _fail("; ".join(("interrupted", *map(str, interrupt.args))), 130)
-    return 0
+    return code or 0
 
 
 def make_parser() -> Parser:
@@ -52,6 +55,17 @@ def make_parser() -> Parser:
     for verb in VERBS:
         verb.add(verbs)
     return parser
+
+
+def _parse(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    # argparse takes positional arguments from one place only; settings may stand anywhere.
+    options, rest = parser.parse_known_args(arguments)
+    settings = [word for word in rest if "=" in word and not word.startswith("-")]
+    if rest and (settings != rest or not hasattr(options, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.overrides = [*options.overrides, *rest]
+    return options
 
 
 def _describe(error: OSError) -> str:

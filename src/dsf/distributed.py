@@ -1,10 +1,13 @@
 """The one place that talks to ``torch.distributed``; everything here also works without it."""
 
+import inspect
+import os
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 
 def world_size() -> int:
@@ -51,3 +54,65 @@ class _Gather(torch.autograd.Function):
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
         return total[rank() * ctx.size : (rank() + 1) * ctx.size]
+
+
+def place(device: str) -> torch.device:
+    """This process's device: of several GPUs of a machine each process has one."""
+    if device != "cuda":
+        return torch.device(device)
+    own = torch.device(device, int(os.environ.get("LOCAL_RANK", 0)))
+    torch.cuda.set_device(own)
+    return own
+
+
+def start(device: str) -> torch.device:
+    """Join the processes that torchrun started, if it did; returns this process's device."""
+    own = place(device)
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    return own
+
+
+def launched() -> tuple[int, int]:
+    """The rank and the number of processes that torchrun started, joined or not."""
+    if world_size() > 1:
+        return rank(), world_size()
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def parallel(module: nn.Module, device: torch.device) -> DistributedDataParallel:
+    """A module whose gradients are averaged over processes.
+
+    Its buffers are not broadcast in forward: the statistics of BatchNorm are each process's own,
+    and a queue that gathers is the same in all.
+    """
+    known = inspect.signature(DistributedDataParallel).parameters
+    new = "forward_sync_buffers" in known  # its name in newer versions of torch
+    options = {"forward_sync_buffers" if new else "broadcast_buffers": False}
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(module, device_ids=devices, **options)  # type: ignore[arg-type]
+
+
+def lost_another(error: RuntimeError) -> bool:
+    """Whether an error says that another process is gone."""
+    return isinstance(error, dist.DistError) or (world_size() > 1 and "onnection" in str(error))
+
+
+def stop() -> None:
+    """Leave the other processes."""
+    if world_size() > 1:
+        dist.destroy_process_group()
+
+
+def agree(*flags: bool, device: torch.device | str = "cpu") -> list[bool]:
+    """For each flag whether any process has it set; all must ask at the same time."""
+    if world_size() == 1:
+        return list(flags)
+    votes = torch.tensor(flags, dtype=torch.int32, device=device)
+    dist.all_reduce(votes, dist.ReduceOp.MAX)
+    return [bool(vote) for vote in votes.tolist()]
+
+
+def wait(device: torch.device | str = "cpu") -> None:
+    """Wait until all processes are here."""
+    agree(True, device=device)
