@@ -1,0 +1,137 @@
+"""Recipes: YAML files of settings, and overrides by dotted path."""
+
+import difflib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from dsf.experiments.settings import Settings
+
+_FOLDER = files("dsf.experiments").joinpath("recipes")
+_SUFFIX = ".yaml"
+
+
+class Description(NamedTuple):
+    """What the head of a recipe says."""
+
+    name: str
+    command: str
+    reaches: str
+    hardware: str
+
+
+def recipe_names() -> list[str]:
+    """The recipes of the package."""
+    names = [file.name for file in _FOLDER.iterdir() if file.name.endswith(_SUFFIX)]
+    return sorted(name.removesuffix(_SUFFIX) for name in names)
+
+
+def describe(name: str) -> Description:
+    """The first lines of a recipe: its command, what it reaches, on what."""
+    lines = _FOLDER.joinpath(name + _SUFFIX).read_text().splitlines()
+    command, *others = [line.removeprefix("#").strip() for line in lines[:3]]
+    reaches, hardware = (line.partition(": ")[2] for line in others)
+    return Description(name, command, reaches, hardware)
+
+
+def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Settings:
+    """The settings of a recipe, or of a YAML file such as a run's config.yaml.
+
+    Args:
+        name: of a recipe, or the path of a file that ends in .yaml.
+        overrides: ``key=value`` each, the key a dotted path such as ``optimiser.lr``, the value
+            in YAML.
+
+    Example:
+        >>> load_recipe("cifar10-dsf", ["optimiser.lr=0.03", "head=mlp"]).optimiser.lr
+        0.03
+    """
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name)
+        where, text = str(path), path.read_text()
+    elif name in recipe_names():
+        where, text = f"recipe {name}", _FOLDER.joinpath(name + _SUFFIX).read_text()
+    else:
+        close = difflib.get_close_matches(name, recipe_names(), 1)
+        raise ValueError(
+            f"recipe must be one of {', '.join(recipe_names())}, or a .yaml file; got {name!r}"
+            + (f": did you mean {close[0]}?" if close else "")
+        )
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{where} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{where} must hold settings, `name: value` a line; got {values!r}")
+    if where.startswith("recipe "):
+        values = {"recipe": name} | values
+    for override in overrides:
+        _set(values, override)
+    return make_settings(values)
+
+
+def make_settings(values: dict[str, Any]) -> Settings:
+    """Settings from plain values; a ``ValueError`` names each field that is wrong."""
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        lines = list(dict.fromkeys(_explain(item) for item in error.errors(include_url=False)))
+        raise ValueError("\n".join(lines)) from None
+
+
+def dump(settings: Settings) -> str:
+    """All settings as YAML; what :func:`load_recipe` reads back."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
+
+
+def _set(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    path = key.split(".")
+    if not equals or not all(path):
+        raise ValueError(f"an override is KEY=VALUE, such as optimiser.lr=0.03; got {override!r}")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ValueError(f"{key}: the value is not YAML; got {text!r}") from None
+    for place, part in enumerate(path[:-1]):
+        below = values.setdefault(part, {})
+        if not isinstance(below, dict):
+            owner = ".".join(path[: place + 1])
+            raise ValueError(f"{key}: no such setting; {owner} has none below it")
+        values = below
+    values[path[-1]] = value
+
+
+def _explain(item: Any) -> str:
+    """One of pydantic's errors, as field, what it takes, what it got."""
+    path = ".".join(map(str, item["loc"]))
+    kind, got = item["type"], item["input"]
+    if kind == "extra_forbidden":
+        known = list(_model_at(item["loc"][:-1]).model_fields)
+        close = difflib.get_close_matches(str(item["loc"][-1]), known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        return f"{path}: no such setting; {hint}"
+    if kind in ("model_type", "dict_type") and item["loc"]:
+        model = _model_at(item["loc"])
+        names = ", ".join(f"{path}.{name}" for name in model.model_fields)
+        return f"{path}: has settings of its own ({names}); got {got!r}"
+    if kind == "value_error":
+        message = str(item["ctx"]["error"])
+        return f"{path}: {message}; got {got!r}" if message.startswith("must be") else message
+    message = item["msg"].replace("Input should be", "must be", 1)
+    return f"{path}: {message[0].lower()}{message[1:]}; got {got!r}"
+
+
+def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:
+    model: type[BaseModel] = Settings
+    for name in location:
+        field = model.model_fields.get(str(name))
+        if field is None or not (
+            isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        ):
+            break
+        model = field.annotation
+    return model

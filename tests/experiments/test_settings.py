@@ -1,0 +1,143 @@
+import re
+
+import pytest
+import yaml
+
+from dsf.experiments import describe, dump, load_recipe, make_settings, recipe_names
+from dsf.experiments.settings import Settings, check_batch
+
+RECIPES = [
+    "cifar10-dcl-dsf",
+    "cifar10-dsf",
+    "cifar10-feature-avg",
+    "cifar10-loss-avg",
+    "cifar10-moco",
+    "cifar10-mocov3-dsf",
+    "cifar10-simclr-dsf",
+    "demo",
+]
+
+
+def test_names():
+    assert recipe_names() == RECIPES
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_says_its_command_and_repeats(name, tmp_path):
+    settings = load_recipe(name)
+    assert settings.recipe == name
+    about = describe(name)
+    assert about.command == f"dsf train {name}"
+    assert about.reaches
+    assert about.hardware
+    config = tmp_path / "config.yaml"
+    config.write_text(dump(settings))
+    assert load_recipe(str(config)) == settings
+    assert yaml.safe_load(config.read_text()).keys() == Settings.model_fields.keys()
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if "mocov3" not in name])
+def test_the_head_is_ours_unless_asked(name):
+    assert load_recipe(name).head == "mlp-bn"
+    assert load_recipe(name, ["head=mlp"]).head == "mlp"
+
+
+def test_the_authors_settings():
+    dsf, moco = load_recipe("cifar10-dsf"), load_recipe("cifar10-moco")
+    assert (dsf.batch_size, dsf.views.count, dsf.epochs, dsf.optimiser.lr) == (256, 8, 250, 0.06)
+    assert (moco.batch_size, moco.views.count, moco.epochs, moco.optimiser.lr) == (
+        1024,
+        2,
+        800,
+        0.12,
+    )
+    for settings in (dsf, moco):
+        assert settings.loss.queue == 4096
+        assert settings.batch_norm.splits == 8
+        assert settings.momentum.value == 0.99
+    assert (dsf.loss.temperature, moco.loss.temperature) == (1.0, 0.1)
+
+
+def test_overrides():
+    overrides = ["optimiser.lr=1e-3", "encoder.options={stem: imagenet}", "loss.temperature=null"]
+    settings = load_recipe("cifar10-dsf", overrides)
+    assert settings.optimiser.lr == 1e-3
+    assert settings.encoder.options == {"stem": "imagenet"}
+    assert settings.loss.temperature is None
+    assert settings.optimiser.weight_decay == 5e-4
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimiser.lr=-1", "optimiser.lr: must be greater than 0; got -1"),
+        ("optimizer.lr=1", "optimizer: no such setting; did you mean optimiser?"),
+        ("head.x=1", "head.x: no such setting; head has none below it"),
+        ("encoder=resnet18", "encoder: has settings of its own (encoder.name, encoder.options)"),
+        ("lr", "an override is KEY=VALUE, such as optimiser.lr=0.03; got 'lr'"),
+        ("data.limit=[", "data.limit: the value is not YAML; got '['"),
+        ("compile=maybe", "compile: must be 'auto', True or False; got 'maybe'"),
+        ("views.count=3", "views.count: must be a multiple of 2; got 3"),
+        ("views.recipe=x", "views.recipe: must be one of cifar, mocov3-1, mocov3-2; got 'x'"),
+        ("head=x", "head: must be one of mlp, mlp-bn, mocov3-projector, mocov3-predictor; got"),
+        ("encoder.name=x", "encoder.name: must be one of auto, resnet18, "),
+        ("batch_norm.splits=7", "batch_norm.splits: must divide the 1024 views (256 images x 4)"),
+        ("batch_norm.sync=true", "batch_norm.sync: one group over all processes needs"),
+        ("batch_norm.splits=1024", "into groups of at least 2; got 1024"),
+        ("accumulate=3", "batch_size: must be a multiple of the 3 pieces"),
+        ("loss.queue=0", "loss.queue: moco needs a queue of keys"),
+        ("method=simclr", "loss.queue: simclr takes its negatives from the batch"),
+        ("loss.name=cosine", "views.count: loss.name=cosine takes 2 views; got 8"),
+        ("loss.divergence=renyi", "loss: divergence 'renyi' needs mode='exact'"),
+        ("schedule.warmup_epochs=300", "schedule.warmup_epochs: must be at most epochs, 250"),
+        ("epochs=.inf", "epochs: must be a finite number; got inf"),
+    ],
+)
+def test_bad_settings(override, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        load_recipe("cifar10-dsf", [override])
+    assert "\n" not in str(caught.value)
+
+
+def test_all_errors_at_once():
+    with pytest.raises(ValueError, match="epochs: .*\nseed: |seed: .*\nepochs: ") as caught:
+        load_recipe("cifar10-dsf", ["epochs=0", "seed=x"])
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_contradiction_of_autotune():
+    with pytest.raises(ValueError, match="autotune: true contradicts deterministic"):
+        load_recipe("demo", ["deterministic=true", "autotune=true"])
+    assert load_recipe("demo", ["deterministic=true"]).autotune == "auto"
+
+
+def test_unknown_recipe_and_broken_files(tmp_path):
+    with pytest.raises(ValueError, match="got 'cifar10-dfs': did you mean cifar10-dsf"):
+        load_recipe("cifar10-dfs")
+    with pytest.raises(FileNotFoundError):
+        load_recipe(str(tmp_path / "none.yaml"))
+    (tmp_path / "list.yaml").write_text("- 1")
+    with pytest.raises(ValueError, match="must hold settings"):
+        load_recipe(str(tmp_path / "list.yaml"))
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(ValueError, match="bad.yaml is not YAML"):
+        load_recipe(str(tmp_path / "bad.yaml"))
+
+
+def test_yaml_executes_nothing(tmp_path):
+    path = tmp_path / "evil.yaml"
+    path.write_text(f"head: !!python/object/apply:os.mkdir ['{tmp_path}/made']\n")
+    with pytest.raises(ValueError, match="is not YAML"):
+        load_recipe(str(path))
+    assert not (tmp_path / "made").exists()
+
+
+def test_processes_must_divide_batch_and_splits():
+    settings = make_settings({"batch_norm": {"splits": 2}})
+    check_batch(settings, 2)
+    with pytest.raises(ValueError, match="batch_norm.splits: must be a multiple of the 4 proc"):
+        check_batch(settings, 4)
+    with pytest.raises(ValueError, match="batch_size: must be a multiple of the 3 processes"):
+        check_batch(settings, 3)
+    sync = make_settings({"batch_norm": {"splits": 1, "sync": True}})
+    check_batch(sync, 4)
