@@ -1,7 +1,7 @@
 """The page of one run, put together."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from PIL import Image
@@ -12,7 +12,7 @@ from dsf.experiments.page.document import document, note
 from dsf.experiments.page.features import Look
 from dsf.experiments.page.maps import map_style
 from dsf.experiments.page.markup import Markup, tag
-from dsf.experiments.page.numbers import duration, percent, points
+from dsf.experiments.page.numbers import percent, points
 from dsf.experiments.page.run import Run
 
 
@@ -50,7 +50,6 @@ def run_page(
     lead: str,
     run: Run,
     gallery: Gallery | None = None,
-    cost: Mapping[str, object] | None = None,
 ) -> str:
     """The page as HTML; the same for the same input.
 
@@ -59,21 +58,23 @@ def run_page(
         lead: what was done, in a sentence or two.
         run: of ``read_run``.
         gallery: the pictures; without them the page has curves and tables.
-        cost: names and values.
     """
     style = "" if gallery is None else map_style(sections.MAP, gallery.classes)
-    return document(title, _body(title, lead, run, gallery, cost or {}), style)
+    return document(title, _body(title, lead, run, gallery), style)
 
 
-def _body(
-    title: str, lead: str, run: Run, gallery: Gallery | None, cost: Mapping[str, object]
-) -> Iterator[Markup]:
+def _body(title: str, lead: str, run: Run, gallery: Gallery | None) -> Iterator[Markup]:
     yield tag("header", tag("h1", title), tag("p", lead), _hero(run))
-    yield Markup("\n<main>")
+    yield tag("main", *_parts(run, gallery))
+    yield tag("footer", f"Made by dsf from {run.folder}.")
+
+
+def _parts(run: Run, gallery: Gallery | None) -> Iterator[Markup]:
     for problem in run.problems:
         yield note(problem)
     yield sections.accuracy_section(run.results, None if gallery is None else len(gallery.classes))
-    yield sections.curves_section(run)
+    epochs = run.config.get("epochs")
+    yield sections.curves_section(run, epochs if isinstance(epochs, int) else None)
     if gallery is not None:
         yield sections.views_section(gallery.sheet, gallery.views)
         yield sections.neighbours_section(
@@ -88,7 +89,7 @@ def _body(
         yield sections.maps_section(
             gallery.before, gallery.after, gallery.test_labels, gallery.classes
         )
-    yield sections.pairs_section("cost", "Cost", _COST, cost, "The cost was not recorded.")
+    yield sections.cost_section(run.results)
     yield sections.pairs_section(
         "settings", "Settings", _SETTINGS, run.config, "config.yaml holds no settings."
     )
@@ -99,11 +100,8 @@ def _body(
         run.environment,
         "environment.json holds nothing.",
     )
-    yield Markup("\n</main>")
-    yield tag("footer", f"Made by dsf from {run.folder}.")
 
 
-_COST = "What the training took, without installation and evaluation."
 _SETTINGS = "All settings of the run; each can be given to dsf train as key=value."
 _ENVIRONMENT = "What it ran on."
 
@@ -124,6 +122,3 @@ def _hero(run: Run) -> Markup | None:
                 )
             )
     return tag("ul", *cards, class_="hero") if cards else None
-
-
-__all__ = ["Gallery", "duration", "run_page"]

@@ -59,17 +59,14 @@ def line_chart(
         title: what a screen reader says first.
         description: and then.
         series: lines, of which at least one has a point that can be drawn.
-        x_label: below the x axis.
+        x_label: below the x axis, which begins at 0.
         y_label: above the y axis.
     """
     drawn = [line for line in series if line.finite]
     if not drawn:
         raise ValueError(f"series: the chart {title!r} has no finite value to draw")
     xs = [x for line in drawn for x, _ in line.finite]
-    low, high = min(xs), max(xs)
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    x_axis = fitted_axis(low, high, _LEFT, WIDTH - _RIGHT, ticks=6)
+    x_axis = fitted_axis(min(0.0, *xs), max(1.0, *xs), _LEFT, WIDTH - _RIGHT, ticks=6)
     y_axis = nice_axis(
         (y for line in drawn for _, y in line.finite), HEIGHT - _BOTTOM, _TOP, ticks=4
     )
@@ -160,7 +157,7 @@ def _line(series: Series, style: str, x_axis: Axis, y_axis: Axis, x_label: str) 
     shape = 0 if series.faint else int(style[1:])
     if not series.faint and len(series.finite) <= _MARKED:
         for x, y in series.finite:
-            label = f"{series.name}, {x_label} {number(x)}: {number(y, 4)}"
+            label = f"{series.name}, {x_label} {x:g}: {number(y, 4)}"
             at = x_axis(x), y_axis(y)
             reach = tag(
                 "circle", cx=coordinate(at[0]), cy=coordinate(at[1]), r=10, class_="reach"
@@ -179,11 +176,11 @@ def thinned(points: Sequence[Point], limit: int) -> list[Point]:
 
 
 def _legend(lines: Sequence[tuple[Series, str]]) -> Markup:
-    """Names at the right of the top line; about 7 units a letter are wide enough."""
+    """Names at the right of the top line; 6.6 units a letter are wide enough."""
     parts: list[Markup] = []
     right = float(WIDTH - _RIGHT)
     for line, style in reversed(lines):
-        left = right - 7 * len(line.name) - 30
+        left = right - 6.6 * len(line.name) - 30
         sample = f"M{coordinate(left)} 10H{coordinate(left + 24)}"
         parts.append(
             tag(

@@ -24,7 +24,7 @@ def document(title: str, body: Iterable[Markup], style: str = "") -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
         # Without an icon of its own the browser would ask the server for one.
-        Markup('<link rel="icon" href="data:,">'),
+        tag("link", rel="icon", href="data:,"),
         tag("style", Markup(f"\n{sheet}")),
     )
     content = tag("body", Markup("\n"), join(body), Markup("\n"))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-_VOID: Final = frozenset({"br", "hr", "img", "input", "meta"})
+_VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta"})
 
 
 class Markup(str):
@@ -23,7 +23,7 @@ def join(parts: Iterable[object]) -> Markup:
     return Markup("".join(text(part) for part in parts if part is not None))
 
 
-def tag(name: str, *children: object, **attributes: object) -> Markup:
+def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     """An element.
 
     Args:

@@ -27,7 +27,6 @@ def image(picture: Image.Image, alternative: str, **attributes: object) -> Marku
         alt=alternative,
         width=width,
         height=height,
-        decoding="async",
         **attributes,
     )
 

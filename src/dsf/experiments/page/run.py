@@ -41,7 +41,7 @@ class Run:
     def series(self, kind: str, name: str, scale: float = 1.0) -> list[Point]:
         """A metric over epochs; what is no number becomes NaN, lines without it are left out."""
         return [
-            (_float(line.get("epoch")), scale * _float(line[name]))
+            (as_float(line.get("epoch")), scale * as_float(line[name]))
             for line in self.lines(kind)
             if name in line
         ]
@@ -99,7 +99,8 @@ def _metrics(path: Path, problems: list[str]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _float(value: object) -> float:
+def as_float(value: object) -> float:
+    """A number of a JSON file; NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     return float(value)

@@ -12,9 +12,9 @@ from dsf.experiments.page.document import figure, note, section
 from dsf.experiments.page.features import Look
 from dsf.experiments.page.maps import feature_map, map_legend
 from dsf.experiments.page.markup import Markup, join, tag
-from dsf.experiments.page.numbers import number, percent, points
+from dsf.experiments.page.numbers import duration, number, percent, points
 from dsf.experiments.page.pictures import from_tensor, image, neighbour_strip
-from dsf.experiments.page.run import Run
+from dsf.experiments.page.run import Run, as_float
 from dsf.experiments.page.tables import flattened, pairs, shown, table
 
 UNTRAINED = "untrained-"  # before the name of an evaluation in results.json
@@ -75,8 +75,8 @@ def accuracies(results: Mapping[str, Any]) -> list[Accuracy]:
         after, before = (_object(results.get(key)) for key in (evaluation, UNTRAINED + evaluation))
         found = Accuracy(
             name,
-            _share(before.get(value)),
-            _share(after.get(value)),
+            as_float(before.get(value)),
+            as_float(after.get(value)),
             _object(after.get("protocol") or before.get("protocol")),
         )
         if not (math.isnan(found.before) and math.isnan(found.after)):
@@ -122,6 +122,7 @@ def curves_section(run: Run, epochs: int | None = None) -> Markup:
     """Loss, kNN, margin and kappa over the epochs; ``epochs`` is how many were wanted."""
     loss, *others = (_curve(run, curve) for curve in CURVES)
     reached = max((x for x, _ in run.series("epoch", "epoch") if math.isfinite(x)), default=0)
+    warnings = (note(line.get("text", "")) for line in run.lines("warning"))
     stopped = None
     if epochs is not None and run.metrics and reached < epochs:
         stopped = note(f"The run has {number(reached)} of {epochs} epochs: it is not finished.")
@@ -130,6 +131,7 @@ def curves_section(run: Run, epochs: int | None = None) -> Markup:
         "Training",
         tag("p", "Rest the pointer on a mark to read its value."),
         stopped,
+        *warnings,
         tag("div", loss, _knn_curve(run), *others, class_="grid"),
     )
 
@@ -196,8 +198,8 @@ def neighbours_section(
         tag(
             "p",
             "The first test image of each class, and the training images whose features are "
-            "nearest to it. \N{CHECK MARK} marks the same class, \N{MULTIPLICATION X} and a dashed "
-            "frame another. Before training the neighbours share colour and brightness; after it "
+            "nearest to it. \N{CHECK MARK} and a frame mark the same class, \N{MULTIPLICATION X} "
+            "another. Before training the neighbours share colour and brightness; after it "
             f"more of them should show the same kind of thing. Of the {k} nearest neighbours of "
             f"all test images, {shares} have the right class.",
         ),
@@ -249,6 +251,29 @@ def maps_section(
     )
 
 
+def cost_section(results: Mapping[str, Any]) -> Markup:
+    """What the training took."""
+    known = _object(results.get("training"))
+    values: dict[str, object] = {}
+    for name, key, form in (
+        ("images seen", "images", _count),
+        ("views made", "views", _count),
+        ("training time", "device_seconds", duration),
+        ("highest memory", "peak_memory_bytes", lambda size: f"{number(size / 2**30)} GiB"),
+        ("processes", "processes", _count),
+    ):
+        if math.isfinite(amount := as_float(known.get(key))):
+            values[name] = form(amount)
+    return pairs_section(
+        "cost",
+        "Cost",
+        "What the training took, evaluation and installation aside. An image counts each time it "
+        "is seen.",
+        values,
+        "results.json holds no cost: it is written when the training ends.",
+    )
+
+
 def pairs_section(
     identifier: str, heading: str, text: str, values: Mapping[str, object], missing: str
 ) -> Markup:
@@ -268,7 +293,7 @@ def _knn_curve(run: Run) -> Markup:
     series = []
     for name in ("backbone", "projection"):
         line = run.series("knn", name, scale=100)
-        begin = 100 * _share(untrained.get(name))
+        begin = 100 * as_float(untrained.get(name))
         if math.isfinite(begin) and not any(x <= 0 for x, _ in line):
             line.insert(0, (0.0, begin))
         series.append(Series(name, line))
@@ -313,14 +338,12 @@ def _or_dash(form: Any, value: float) -> str:
 
 
 def _protocol(protocol: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {shown(value)}" for name, value in flattened(protocol))
+    return ", ".join(f"{name} = {shown(value)}" for name, value in flattened(protocol))
+
+
+def _count(value: float) -> str:
+    return f"{round(value):,}"
 
 
 def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _share(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    return float(value)
