@@ -5,25 +5,27 @@ import sys
 from collections.abc import Sequence
 
 from dsf import __version__
-from dsf.commands import data
+from dsf.commands import data, train
+from dsf.commands import eval as evaluation
 from dsf.commands.parser import Parser, UsageError
 
 # A verb is a module with ``add(verbs)``, which adds its parser and sets ``run`` as a default: a
-# function of the parsed arguments. Modules import what is slow inside that function.
-VERBS = (data,)
+# function of the parsed arguments that may return an exit code. Modules import what is slow inside
+# that function.
+VERBS = (data, train, evaluation)
 
 _DESCRIPTION = "Multi-view contrastive learning with divergences between distributions of views."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0, 1 after a failure, 2 for a wrong call."""
+    """Run a command; returns 0, 1 after a failure, 2 for a wrong call, or a code of the verb."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files may be any bytes
             stream.reconfigure(errors="backslashreplace")
     parser = make_parser()
     try:
         options = parser.parse_args(arguments)
-        options.run(options)
+        code = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
         return _fail(str(error), 2)
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), 1)
     except KeyboardInterrupt as interrupt:
         return _fail("; ".join(("interrupted", *map(str, interrupt.args))), 130)
-    return 0
+    return code or 0
 
 
 def make_parser() -> Parser:

@@ -1,5 +1,6 @@
 """The one place that talks to ``torch.distributed``; everything here also works without it."""
 
+import os
 from typing import Any
 
 import torch
@@ -51,3 +52,41 @@ class _Gather(torch.autograd.Function):
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
         return total[rank() * ctx.size : (rank() + 1) * ctx.size]
+
+
+def start(device: str) -> torch.device:
+    """Join the processes that torchrun started, if it did; returns this process's device."""
+    local = int(os.environ.get("LOCAL_RANK", 0))
+    place = torch.device(device, local) if device == "cuda" else torch.device(device)
+    if device == "cuda":
+        torch.cuda.set_device(place)
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    return place
+
+
+def launched() -> tuple[int, int]:
+    """The rank and the number of processes that torchrun started, joined or not."""
+    if world_size() > 1:
+        return rank(), world_size()
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def stop() -> None:
+    """Leave the other processes."""
+    if world_size() > 1:
+        dist.destroy_process_group()
+
+
+def agree(*flags: bool, device: torch.device | str = "cpu") -> list[bool]:
+    """For each flag whether any process has it set; all must ask at the same time."""
+    if world_size() == 1:
+        return list(flags)
+    votes = torch.tensor(flags, dtype=torch.int32, device=device)
+    dist.all_reduce(votes, dist.ReduceOp.MAX)
+    return [bool(vote) for vote in votes.tolist()]
+
+
+def wait(device: torch.device | str = "cpu") -> None:
+    """Wait until all processes are here."""
+    agree(True, device=device)

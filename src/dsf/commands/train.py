@@ -1,0 +1,85 @@
+"""``dsf train``: a run by a recipe."""
+
+import argparse
+from pathlib import Path
+
+from dsf.commands.parser import Parser, UsageError
+
+# What EX_TEMPFAIL means elsewhere: not done, try again.
+STOPPED = 75
+
+
+def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "train",
+        help="train by a recipe",
+        description="Train an encoder. Any setting can be changed by its dotted path; all of them\n"
+        "are in the run's config.yaml, which is a recipe itself. Asked to stop by\n"
+        f"SIGTERM or SIGINT it saves and exits with {STOPPED}.",
+        example="dsf train cifar10-dsf epochs=60 optimiser.lr=0.03\n"
+        "dsf train cifar10-dsf --resume\n"
+        "dsf train --list",
+    )
+    parser.add_argument(
+        "recipe", metavar="RECIPE", nargs="?", help="a recipe's name, or a .yaml file"
+    )
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to change")
+    parser.add_argument(
+        "-o",
+        "--run",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="the run's folder (runs/RECIPE)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the newest whole checkpoint"
+    )
+    parser.add_argument("--list", action="store_true", help="show the recipes")
+    parser.set_defaults(run=_train)
+
+
+def _train(options: argparse.Namespace) -> int | None:
+    if options.list:
+        _list()
+        return None
+    recipe, overrides = options.recipe, list(options.overrides)
+    if recipe is not None and "=" in recipe:  # a resumed run needs no recipe
+        recipe, overrides = None, [recipe, *overrides]
+    folder = options.folder
+    if recipe is None:
+        if not (options.resume and folder):
+            raise UsageError("give a RECIPE, or -o FOLDER --resume; see `dsf train --help`")
+        if not (folder / "config.yaml").is_file():
+            raise UsageError(f"{folder} holds no run to resume: it has no config.yaml")
+        recipe = str(folder / "config.yaml")
+    return _run(recipe, overrides, folder or Path("runs") / Path(recipe).stem, options.resume)
+
+
+def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int | None:
+    from dsf import distributed
+    from dsf.experiments import load_recipe, train
+    from dsf.training import Interrupted
+
+    try:
+        settings = load_recipe(recipe, overrides)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    try:
+        train(settings, folder, resume)
+    except Interrupted as stopped:
+        if distributed.launched()[0] == 0:
+            print(f"{stopped}; to go on: dsf train -o {folder} --resume")
+        return STOPPED
+    if distributed.launched()[0] == 0:
+        print(folder)
+    return None
+
+
+def _list() -> None:
+    from dsf.experiments import describe, recipe_names
+
+    for name in recipe_names():
+        about = describe(name)
+        print(f"{name}\n  reaches: {about.reaches}\n  hardware: {about.hardware}")

@@ -1,0 +1,34 @@
+"""The monitor: how good the features are while they are trained."""
+
+from collections.abc import Iterable
+
+import torch
+
+from dsf.experiments.evaluate import Evaluator, evaluate_knn
+from dsf.experiments.settings import Settings
+from dsf.methods import Method
+from dsf.training import Callback
+from dsf.training.metrics import Line
+
+
+class KNNMonitor(Callback):
+    """k nearest neighbours before the first epoch, every few, and after the last.
+
+    It only watches: no choice of the run depends on what it finds, which is of the test images.
+
+    Args:
+        settings: resolved ones.
+        method: that is being trained.
+        device: where it is.
+    """
+
+    def __init__(self, settings: Settings, method: Method, device: torch.device) -> None:
+        self.settings, self.method = settings, method
+        self._evaluator = Evaluator(settings, device)
+
+    def epoch(self, epoch: int, step: int) -> Iterable[Line]:
+        """A line where one is due."""
+        if epoch % self.settings.knn.every == 0 or epoch == self.settings.epochs:
+            found = evaluate_knn(self.settings, *self._evaluator.features(self.method))
+            accuracies = {name: found[name] for name in ("backbone", "projection")}
+            yield {"kind": "knn", "epoch": epoch, "step": step, **accuracies}

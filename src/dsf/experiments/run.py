@@ -1,0 +1,208 @@
+"""A run: from settings to a folder that holds everything about it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dsf import distributed
+from dsf.data.files import read_json, write_file, write_json
+from dsf.experiments import build
+from dsf.experiments.monitor import KNNMonitor
+from dsf.experiments.recipe import dump, load_recipe
+from dsf.experiments.settings import Settings, check_batch
+from dsf.training import Callback, Checkpoints, Loop, MetricsFile, Plan
+from dsf.training.display import display
+from dsf.training.environment import environment
+from dsf.training.loggers import TensorBoard, WeightsAndBiases
+from dsf.training.numerics import numerics
+
+CONFIG, METRICS, RESULTS, ENVIRONMENT = (
+    "config.yaml",
+    "metrics.jsonl",
+    "results.json",
+    "environment.json",
+)
+CHECKPOINTS = "checkpoints"
+# What may differ when a run is resumed: it changes no number.
+_FREE = ("checkpoint", "tensorboard", "wandb")
+
+
+def train(settings: Settings, folder: Path | str, resume: bool = False, show: bool = True) -> Path:
+    """Train as the settings say, on one device or, under torchrun, on many.
+
+    Args:
+        settings: of a recipe; what is "auto" is decided here.
+        folder: of the run.
+        resume: go on from the newest whole checkpoint, or from the start if there is none. A
+            process that torchrun has restarted always does.
+        show: a bar or lines on the standard error.
+
+    Returns:
+        The folder.
+    """
+    folder = Path(folder)
+    resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+    check_batch(settings, distributed.launched()[1])
+    split = build.load_split(settings, settings.data.split)
+    settings = build.resolve(settings, split)
+    check_evaluation(settings)
+    device = distributed.start(settings.device)
+    try:
+        if distributed.rank() == 0:
+            _open(folder, settings, resume)
+        distributed.wait(device)
+        with numerics(settings.precision, settings.deterministic, settings.autotune is True):  # type: ignore[arg-type]
+            loop = _make_loop(settings, split, folder, device)
+            _start(loop, settings, folder, resume, show)
+            loop.run()
+        if distributed.rank() == 0:
+            write_results(folder, {"training": _cost(loop, settings)})
+    finally:
+        distributed.stop()
+    return folder
+
+
+def check_evaluation(settings: Settings) -> None:
+    """Raise ``ValueError`` if the monitor could not evaluate."""
+    if settings.knn.every == 0:
+        return
+    try:
+        labelled = all(build.load_split(settings, name).labelled for name in ("train", "test"))
+    except ValueError:
+        labelled = False
+    if not labelled:
+        raise ValueError(
+            f"knn.every: the monitor needs labelled splits train and test, which "
+            f"{settings.data.name} has not; got {settings.knn.every}, take 0"
+        )
+
+
+def _make_loop(settings: Settings, split: Any, folder: Path, device: torch.device) -> Loop:
+    batches = build.build_batches(settings, split, device)
+    steps = settings.epochs * len(batches)
+    method = build.place(build.build_method(settings, steps), settings, device)
+    torch.manual_seed(settings.seed + distributed.rank())  # for layers that draw by themselves
+    plan = Plan(
+        settings.epochs,
+        settings.views.count,
+        settings.accumulate,
+        settings.precision,  # type: ignore[arg-type]
+        settings.log_every,
+        settings.checkpoint.minutes,
+        settings.checkpoint.steps,
+    )
+    writes = distributed.rank() == 0
+    return Loop(
+        method,
+        batches,
+        build.build_views(settings, device),
+        build.build_optimiser(settings, method),
+        build.build_schedule(settings, len(batches)),
+        plan,
+        Checkpoints(folder / CHECKPOINTS, settings.checkpoint.keep),
+        (lambda step: MetricsFile(folder / METRICS, step)) if writes else None,
+    )
+
+
+def _start(loop: Loop, settings: Settings, folder: Path, resume: bool, show: bool) -> None:
+    """Load the newest checkpoint where asked, and add the callbacks."""
+    loaded, passed_over = loop.checkpoints.newest() if resume else (None, [])
+    if loaded is not None:
+        loop.load(loaded)
+    if distributed.rank() > 0:
+        return
+    callbacks: list[Callback] = []
+    if show:
+        callbacks.append(display(settings.epochs, loop.steps, loop.step))
+    if settings.knn.every:
+        callbacks.append(KNNMonitor(settings, loop.method, loop.device))
+    if settings.tensorboard:
+        callbacks.append(TensorBoard(folder / "tensorboard", loop.step))
+    if settings.wandb:
+        callbacks.append(WeightsAndBiases(settings.wandb, folder, settings.model_dump()))
+    loop.callbacks = callbacks
+    for problem in passed_over:
+        loop.say(f"passed over: {problem}")
+    if loaded is not None:
+        loop.say(f"resumed from {loaded.path}")
+    elif resume:
+        loop.say("no checkpoint yet: starting from the beginning")
+    _write_environment(folder, loop)
+
+
+def _open(folder: Path, settings: Settings, resume: bool) -> None:
+    """Make the folder, or see that the run in it is the one to resume."""
+    config = folder / CONFIG
+    if config.is_file():
+        if not resume:
+            raise FileExistsError(
+                f"{folder} holds a run already: --resume goes on with it, -o takes another folder"
+            )
+        _compare(config, settings)
+        return
+    if not resume and folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty and holds no run: take another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"cannot make the run folder {folder}: {error.strerror}"
+        ) from error
+    write_file(config, dump(settings).encode())
+
+
+def _compare(config: Path, settings: Settings) -> None:
+    before = _flat(load_recipe(str(config)).model_dump())
+    now = _flat(settings.model_dump())
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key) and not key.startswith(_FREE):
+            raise ValueError(
+                f"{key}: the run in {config.parent} has {before.get(key)!r}; got {now.get(key)!r}. "
+                "A resumed run keeps its settings: leave it out, or start another with -o"
+            )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        nested = isinstance(value, dict)
+        result |= _flat(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+    return result
+
+
+def _write_environment(folder: Path, loop: Loop) -> None:
+    path, now = folder / ENVIRONMENT, environment(loop.device)
+    if loop.step and path.is_file():
+        first = read_json(path)
+        resumed = [*first.get("resumed", []), {"step": loop.step, **now}]
+        write_json(path, first | {"resumed": resumed})
+    else:
+        write_json(path, now)
+
+
+def _cost(loop: Loop, settings: Settings) -> dict[str, Any]:
+    """What the run took, so that runs can be compared at equal resources."""
+    images = loop.step * settings.batch_size
+    peak = loop.peak_memory
+    if loop.device.type == "cpu" and sys.platform != "win32":
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {
+        "protocol": {"recipe": settings.recipe, "epochs": settings.epochs, "seed": settings.seed},
+        "images": images,
+        "views": images * settings.views.count,
+        "processes": distributed.world_size(),
+        "device_seconds": loop.seconds["all"] * distributed.world_size(),
+        "peak_memory_bytes": peak,
+    }
+
+
+def write_results(folder: Path, results: dict[str, Any]) -> None:
+    """Add to ``results.json``."""
+    path = folder / RESULTS
+    write_json(path, (read_json(path) if path.is_file() else {}) | results)

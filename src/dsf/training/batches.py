@@ -1,0 +1,43 @@
+"""Batches of images on the device, from images that live there or from a stream."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from dsf.data import Batch, EpochSampler, Split
+
+
+class Batches:
+    """The batches of every epoch.
+
+    Args:
+        split: the images.
+        sampler: their order, on the device where images are resident, else on the CPU.
+        device: where batches are wanted.
+        resident: keep all images there; else they are streamed.
+    """
+
+    def __init__(
+        self, split: Split, sampler: EpochSampler, device: torch.device, resident: bool
+    ) -> None:
+        self.split = split
+        self.sampler = sampler
+        self.device = device
+        self._images = split.images(device) if resident else None
+        self._sizes = split.sizes(device)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """This process's batches, from batch number ``start`` on."""
+        order = self.sampler.batches(epoch, start)
+        if self._images is None:
+            return self.split.stream(order, self.device)
+        images = self._images
+        return (Batch(samples, images[samples]) for samples in order)
+
+    def sizes(self, samples: Tensor) -> Tensor | None:
+        """The original heights and widths of some images, if they were squashed."""
+        return None if self._sizes is None else self._sizes[samples]
