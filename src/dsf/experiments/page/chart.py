@@ -159,9 +159,7 @@ def _line(series: Series, style: str, x_axis: Axis, y_axis: Axis, x_label: str) 
         for x, y in series.finite:
             label = f"{series.name}, {x_label} {x:g}: {number(y, 4)}"
             at = x_axis(x), y_axis(y)
-            reach = tag(
-                "circle", cx=coordinate(at[0]), cy=coordinate(at[1]), r=10, class_="reach"
-            )
+            reach = tag("circle", cx=coordinate(at[0]), cy=coordinate(at[1]), r=10, class_="reach")
             marks.append(tag("g", tag("title", label), reach, mark(shape, *at)))
     return tag("g", tag("path", d="".join(path), class_="line"), *marks, class_=style)
 

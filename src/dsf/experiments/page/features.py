@@ -55,7 +55,7 @@ def look(
         k: how many neighbours.
     """
     found = nearest(train_features, test_features, k)
-    agreement = (train_labels.to(found.device)[found] == test_labels.to(found.device)[:, None])
+    agreement = train_labels.to(found.device)[found] == test_labels.to(found.device)[:, None]
     return Look(
         principal_plane(test_features),
         found[queries.to(found.device)].cpu(),

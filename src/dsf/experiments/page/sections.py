@@ -125,7 +125,7 @@ def curves_section(run: Run, epochs: int | None = None) -> Markup:
     warnings = (note(line.get("text", "")) for line in run.lines("warning"))
     stopped = None
     if epochs is not None and run.metrics and reached < epochs:
-        stopped = note(f"The run has {number(reached)} of {epochs} epochs: it is not finished.")
+        stopped = note(f"The run has {reached:g} of {epochs} epochs: it is not finished.")
     return section(
         "curves",
         "Training",
@@ -178,9 +178,7 @@ def neighbours_section(
     shares = " and ".join(f"{percent(look.agreement)} {name}" for name, look in there)
     k = there[0][1].neighbours.shape[1]
     rows = []
-    for row, (pixels, label) in enumerate(
-        zip(query_images, query_labels.tolist(), strict=True)
-    ):
+    for row, (pixels, label) in enumerate(zip(query_images, query_labels.tolist(), strict=True)):
         truth = classes[label]
         cells = []
         for name, look in there:
@@ -245,9 +243,7 @@ def maps_section(
         "maps",
         heading,
         tag("p", text),
-        tag(
-            "div", map_legend(MAP, classes), tag("div", *figures, class_="grid"), class_="maps"
-        ),
+        tag("div", map_legend(MAP, classes), tag("div", *figures, class_="grid"), class_="maps"),
     )
 
 
@@ -314,7 +310,7 @@ def _chart(identifier: str, curve: Curve, series: Sequence[Series]) -> Markup:
     (_, first), (_, last) = main.finite[0], main.finite[-1]
     change = f"{number(first)} \N{RIGHTWARDS ARROW} {number(last)}"
     lost = sum(line.lost for line in series)
-    gaps = f" {lost} values are not finite and are left out." if lost else ""
+    gaps = f" Left out, since not finite: {lost} of the values." if lost else ""
     description = f"{main.name}, first and last: {number(first)} and {number(last)}.{gaps}"
     picture = line_chart(identifier, curve.heading, description, there, "epoch", curve.axis)
     return figure(
