@@ -53,12 +53,19 @@ def collapse_warning(epoch: int, means: dict[str, float]) -> str | None:
 
 
 class NonFiniteLossError(ValueError):
-    """A loss was infinite or not a number."""
+    """A loss was infinite or not a number, or the weights are.
 
-    def __init__(self, step: int, lr: float, last: Path | None, bf16: bool) -> None:
+    Args:
+        what: is not finite.
+        lr: the learning rate.
+        last: the newest whole checkpoint.
+        bf16: whether the encoder computes in it.
+    """
+
+    def __init__(self, what: str, lr: float, last: Path | None, bf16: bool) -> None:
         kept = f"the last good checkpoint is {last}" if last else "there is no checkpoint yet"
         precise = "; precision=fp32 shows whether bf16 is to blame" if bf16 else ""
         super().__init__(
-            f"the loss of step {step} is not finite; {kept}. Most often the learning rate is too "
+            f"{what} not finite; {kept}. Most often the learning rate is too "
             f"high (here {lr:.3g}): try half of it, or schedule.warmup_epochs{precise}"
         )

@@ -170,7 +170,7 @@ class Loop:
         self.optimiser.zero_grad()
         self.method.after_step()
         loss = torch.stack(losses).mean()
-        self._window.watch(loss, self.step)
+        self._window.watch(loss, self.step + 1)
         self._window.add(loss=loss, **output.diagnostics)
         self._images += len(batch.samples) * distributed.world_size()
 
@@ -184,8 +184,14 @@ class Loop:
         if diagnose:
             self._spread.start()
         reduced = self.plan.precision == "bf16"
-        with torch.autocast(self.device.type, DTYPES["bf16"], enabled=reduced):
-            output: MethodOutput = self._model(views, diagnose)
+        try:
+            with torch.autocast(self.device.type, DTYPES["bf16"], enabled=reduced):
+                output: MethodOutput = self._model(views, diagnose)
+        except ValueError as error:
+            # Where checking costs nothing, on a CPU, a loss refuses such features by itself.
+            if "finite" not in str(error):
+                raise
+            raise self._not_finite(f"the loss of step {self.step + 1} is") from error
         if diagnose:
             output = MethodOutput(output.loss, output.diagnostics | self._spread.stop())
         return output
@@ -252,13 +258,13 @@ class Loop:
     def _check_finite(self) -> None:
         bad = self._window.first_bad_step()
         if bad is not None:
-            found, _ = self.checkpoints.newest()
-            raise NonFiniteLossError(
-                bad,
-                self.schedule(bad),
-                found.path if found else None,
-                self.plan.precision == "bf16",
-            )
+            raise self._not_finite(f"the loss of step {bad} is")
+
+    def _not_finite(self, what: str) -> NonFiniteLossError:
+        found, _ = self.checkpoints.newest()
+        last = found.path if found else None
+        lr = self.schedule(self.step - 1)
+        return NonFiniteLossError(what, lr, last, self.plan.precision == "bf16")
 
     # The state.
 
@@ -284,6 +290,9 @@ class Loop:
     def save(self) -> None:
         """Save a checkpoint; all processes must take part."""
         self._check_finite()
+        lengths = torch._foreach_norm(list(self.method.parameters()))
+        if not torch.stack(list(lengths)).isfinite().all():
+            raise self._not_finite(f"the weights after step {self.step} are")
         self._share_statistics()
         self._lap()
         if self.device.type == "cuda":
