@@ -55,7 +55,7 @@ def run_demo(
         f"{UNTRAINED}{name}": evaluate(resolved, *before) for name, evaluate in EVALUATIONS.items()
     }
     say(f"training in {folder}")
-    train(settings, folder, resume=True, show=show)
+    train(settings, folder, resume=(folder / CONFIG).is_file(), show=show)
     say("evaluating the trained encoder")
     _, trained, checkpoint = load_run(folder, resolved.device)
     after = evaluator.features(trained)

@@ -1,7 +1,13 @@
 import pytest
 import torch
 
-from dsf.experiments.page.features import first_of_each_class, look, nearest, principal_plane
+from dsf.experiments.page.features import (
+    class_separation,
+    first_of_each_class,
+    look,
+    nearest,
+    principal_plane,
+)
 
 
 def test_the_plane_holds_the_directions_of_most_variance():
@@ -76,3 +82,15 @@ def test_a_look_counts_right_neighbours_of_all_test_images():
 def test_the_first_of_each_class():
     assert first_of_each_class(torch.tensor([2, 2, 0, 1, 0])).tolist() == [2, 3, 0]
     assert first_of_each_class(torch.arange(50)).tolist() == list(range(10))
+
+
+def test_separation_is_the_variance_that_classes_explain():
+    labels = torch.arange(60) % 3
+    centres = torch.randn(3, 8)
+    assert class_separation(centres[labels], labels) == pytest.approx(1.0)
+    assert class_separation(torch.ones(60, 8), labels) == 0
+    features = torch.randn(60, 8)
+    directions = torch.nn.functional.normalize(features.double(), dim=1)
+    within = sum(directions[labels == label].var(dim=0, correction=0).sum() for label in range(3))
+    total = 3 * directions.var(dim=0, correction=0).sum()
+    assert class_separation(features, labels) == pytest.approx((1 - within / total).item())

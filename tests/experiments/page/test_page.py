@@ -83,9 +83,18 @@ def test_every_picture_says_what_it_is(tree):
     pictures = tree.find("img")
     assert pictures
     assert all(image.attributes["alt"] for image in pictures)
-    for svg in tree.find("svg", role="img"):
-        assert svg.find("title")[0].text
-        assert svg.find("desc")[0].text
+    svgs = tree.find("svg", role="img")
+    assert [svg.find("title")[0].text for svg in svgs] == [
+        "Loss",
+        "kNN accuracy",
+        "Margin",
+        "Concentration",
+        "Before training: features of the test images",
+        "After training: features of the test images",
+    ]
+    assert all(svg.find("desc")[0].text for svg in svgs)
+    for title in tree.find("title"):
+        assert all(isinstance(child, str) for child in title.children)
 
 
 def test_accuracies_are_those_of_the_results(tree):
@@ -99,11 +108,10 @@ def test_accuracies_are_those_of_the_results(tree):
     ):
         after, before = RESULTS[evaluation], RESULTS[f"untrained-{evaluation}"]
         protocol = ", ".join(f"{name} = {value}" for name, value in after["protocol"].items())
-        expected[name] = [
+        expected[name + protocol] = [
             f"{100 * before[key]:.1f} %",
             f"{100 * after[key]:.1f} %",
             f"{100 * (after[key] - before[key]):+.1f}",
-            protocol,
         ]
     assert shown == expected
     bars = [bar.attributes["style"] for bar in rows[0].find("span", class_="after")]
@@ -114,8 +122,8 @@ def test_accuracies_are_those_of_the_results(tree):
 def test_the_first_thing_one_sees_is_the_gain(tree):
     cards = [card.text for card in tree.find("ul", class_="hero")[0].find("li")]
     assert cards == [
-        "kNN, backbone28.7 % → 41.3 %+12.6 points",
-        "linear classifier33.4 % → 48.7 %+15.3 points",
+        "kNN accuracy on test images28.7 % → 41.3 %+12.6 points",
+        "linear accuracy on test images33.4 % → 48.7 %+15.3 points",
     ]
 
 
@@ -195,7 +203,22 @@ def test_maps_show_every_image_in_its_class(tree):
         for number in range(len(CLASSES)):
             group = svg.find("g", class_=f"k{number}")[0]
             assert group.find("title")[0].text == CLASSES[number]
-            assert group.find("path")[0].attributes["d"].count("M") == 4
+            marks = re.findall("M([^ aL]+) ([^ aL]+)", group.find("path")[0].attributes["d"])
+            assert len(marks) == 4
+            mean = svg.find("g", class_="mean")[number]
+            assert mean.find("title")[0].text == f"mean of {CLASSES[number]}"
+            (place,) = re.findall("M([^ aL]+) ([^ aL]+)", mean.find("path")[0].attributes["d"])
+            middle = [sum(map(float, axis)) / 4 for axis in zip(*marks)]
+            assert list(map(float, place)) == pytest.approx(
+                middle, abs=8
+            )  # outlines differ in size
+    captions = [
+        figure.find("figcaption")[0].text for figure in section(tree, "maps").find("figure")
+    ]
+    gallery = make_gallery()
+    for caption, look in zip(captions, (gallery.before, gallery.after)):
+        assert f"{100 * look.separation:.1f} % of the variance" in caption
+        assert f"this plane shows {100 * look.plane.share:.1f} %" in caption
     style = tree.find("style")[0].text
     for number in range(len(CLASSES)):
         assert f"#map-{number}:checked" in style

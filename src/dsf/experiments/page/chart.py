@@ -174,11 +174,11 @@ def thinned(points: Sequence[Point], limit: int) -> list[Point]:
 
 
 def _legend(lines: Sequence[tuple[Series, str]]) -> Markup:
-    """Names at the right of the top line; 6.6 units a letter are wide enough."""
+    """Names at the right of the top line; 7.2 units a letter are wide enough."""
     parts: list[Markup] = []
     right = float(WIDTH - _RIGHT)
     for line, style in reversed(lines):
-        left = right - 6.6 * len(line.name) - 30
+        left = right - 7.2 * len(line.name) - 30
         sample = f"M{coordinate(left)} 10H{coordinate(left + 24)}"
         parts.append(
             tag(
@@ -189,5 +189,5 @@ def _legend(lines: Sequence[tuple[Series, str]]) -> Markup:
                 class_=style,
             )
         )
-        right = left - 14
+        right = left - 12
     return tag("g", join(reversed(parts)), class_="legend")

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+# Less variance than this is rounding: the directions are all the same.
+_NOTHING = 1e-24
+
 
 @dataclass(frozen=True)
 class Plane:
@@ -29,11 +32,14 @@ class Look:
         neighbours: (Q, k), the training images nearest to the query images.
         agreement: the share of the k nearest training images, over all test images, that have
             the class of the test image.
+        separation: the part of the variance of the test images' features that lies between the
+            means of their classes.
     """
 
     plane: Plane
     neighbours: Tensor
     agreement: float
+    separation: float
 
 
 def look(
@@ -60,6 +66,7 @@ def look(
         principal_plane(test_features),
         found[queries.to(found.device)].cpu(),
         agreement.double().mean().item(),
+        class_separation(test_features, test_labels),
     )
 
 
@@ -91,8 +98,25 @@ def principal_plane(features: Tensor) -> Plane:
     largest = first_two.gather(0, first_two.abs().argmax(dim=0, keepdim=True))
     coordinates = centred @ (first_two * torch.where(largest < 0, -1.0, 1.0))
     total = variances.clamp(min=0).sum().item()
-    share = variances[-2:].clamp(min=0).sum().item() / total if total > 0 else 0.0
+    some = total > _NOTHING * len(features)
+    share = variances[-2:].clamp(min=0).sum().item() / total if some else 0.0
     return Plane(coordinates, share)
+
+
+def class_separation(features: Tensor, labels: Tensor) -> float:
+    """The part of the variance of directions that lies between the means of classes, in [0, 1].
+
+    With z of N directions, their mean m and the mean m_c of the n_c of class c:
+    sum_c n_c |m_c - m|^2 / sum_i |z_i - m|^2; 0 if they are all the same.
+    """
+    directions = normalize(features.double().cpu(), dim=1)
+    centred = directions - directions.mean(dim=0)
+    total = centred.square().sum().item()
+    members = (labels.cpu() == value for value in labels.cpu().unique())
+    between = sum(
+        int(chosen.sum()) * centred[chosen].mean(dim=0).square().sum().item() for chosen in members
+    )
+    return between / total if total > _NOTHING * len(features) else 0.0
 
 
 def first_of_each_class(labels: Tensor, limit: int = 10) -> Tensor:

@@ -23,23 +23,27 @@ def feature_map(
 ) -> Markup:
     """A picture of (N, 2) coordinates in one scale for both directions; no axes, they mean nothing.
 
-    Points that are not finite are left out.
+    A large mark is the mean of a class. Points that are not finite are left out.
     """
     places = _placed(coordinates.double().cpu())
-    groups = []
+    groups, means = [], []
     for number, name in enumerate(classes):
         members = places[labels.cpu() == number]
-        outlines = (
-            mark_outline(_shape(number), x, y, 2.6)
-            for x, y in members[members.isfinite().all(dim=1)].tolist()
-        )
+        members = members[members.isfinite().all(dim=1)]
+        outlines = (mark_outline(_shape(number), x, y, 2.6) for x, y in members.tolist())
         path = tag("path", d="".join(outlines))
         groups.append(tag("g", tag("title", name), path, class_=_style(number)))
+        if len(members):
+            x, y = members.mean(dim=0).tolist()
+            large = mark(_shape(number), x, y, 6.5)
+            label = tag("title", f"mean of {name}")
+            means.append(tag("g", label, large, class_=f"{_style(number)} mean"))
     return tag(
         "svg",
         tag("title", title, id=f"{identifier}-title"),
         tag("desc", description, id=f"{identifier}-desc"),
         *groups,
+        *means,
         class_="map",
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
@@ -78,7 +82,6 @@ def _choice(identifier: str, value: str, label: Markup, checked: bool = False) -
         name=identifier,
         id=f"{identifier}-{value}",
         checked=checked,
-        autocomplete="off",
     )
     return tag("label", button, label)
 

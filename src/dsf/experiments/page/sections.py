@@ -102,14 +102,13 @@ def accuracy_section(results: Mapping[str, Any], classes: int | None) -> Markup:
         ),
         table(
             "Accuracy on the test images",
-            ("", "before training", "after", "gain, points", "protocol"),
+            ("", "before training", "after training", "gain, points"),
             [
                 (
-                    row.name,
+                    join((row.name, tag("small", _protocol(row.protocol)))),
                     _bar(row.before, "before"),
                     _bar(row.after, "after"),
                     _or_dash(points, row.after - row.before),
-                    _protocol(row.protocol),
                 )
                 for row in rows
             ],
@@ -229,15 +228,19 @@ def maps_section(
                 labels,
                 classes,
             )
-            share = f"This plane holds {percent(look.plane.share)} of the variance."
+            share = (
+                f"{percent(look.separation)} of the variance of all features lies between the "
+                f"means of the classes; this plane shows {percent(look.plane.share)} of it all."
+            )
             figures.append(figure(picture, share, heading=title))
     if not figures:
         return section("maps", heading, note("The features were not looked at."))
     text = (
-        "A point is a test image; the plane is that of the two directions in which the features "
-        "vary most. Classes that the encoder tells apart lie apart. After training, points of a "
-        "class should lie closer together; a plane shows only a part of it. Choose a class to see "
-        "it alone."
+        "A small mark is a test image, a large one the mean of its class; the plane is that of the "
+        "two directions in which the features vary most. After training the means should lie "
+        "further apart, and the variance between them should be a larger part of the whole. "
+        "Classes overlap where the encoder confuses them, or where the plane does not show the "
+        "difference. Choose a class to see it alone."
     )
     return section(
         "maps",
@@ -280,7 +283,7 @@ def pairs_section(
 
 def _curve(run: Run, curve: Curve) -> Markup:
     means = Series("mean of the epoch", run.series("epoch", curve.metric))
-    steps = Series("single steps", run.series("step", curve.metric), faint=True)
+    steps = Series("within the epoch", run.series("step", curve.metric), faint=True)
     return _chart(curve.metric.replace("_", "-"), curve, (steps, means))
 
 
