@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from dsf.data import Split
+from dsf.evaluation import extract, knn, linear_fast
 from dsf.experiments import build
 from dsf.experiments.settings import Settings
 from dsf.methods import Method
@@ -41,9 +42,11 @@ class Evaluator:
         self._test = self._images(test, None)
 
     def _images(self, split: Split, limit: int | None) -> tuple[Tensor, Tensor]:
-        images, labels = split.images()[:limit], split.labels(self.device)[:limit]
-        size = self.settings.views.size
-        if images.shape[-1] != size:
+        resident = self.settings.data.resident is True
+        images = split.images(self.device if resident else "cpu")[:limit]
+        labels = split.labels(self.device)[:limit]
+        size = self.settings.data.evaluation_size
+        if size is not None and images.shape[-1] != size:
             images = _resized(images, size)
         return images, labels
 
@@ -54,9 +57,8 @@ class Evaluator:
         return train, test
 
     def _features(self, method: Method, images: Tensor, labels: Tensor) -> Features:
-        from dsf.evaluation import extract
-
         recipe = build.view_recipe(self.settings)
+        bf16 = self.settings.precision == "bf16"
         # Graphs are compiled for the training's shapes; evaluation would compile others.
         with torch.compiler.set_stance("force_eager"):
             backbone = extract(
@@ -66,6 +68,7 @@ class Evaluator:
                 recipe.std,
                 batch_size=_BATCH,
                 device=self.device,
+                autocast=torch.bfloat16 if bf16 else None,
             )
         training = method.projector.training
         method.projector.eval()
@@ -76,32 +79,32 @@ class Evaluator:
 
 def evaluate_knn(settings: Settings, train: Features, test: Features) -> dict[str, Any]:
     """The accuracies of backbone and projection by weighted votes of neighbours."""
-    from dsf.evaluation import knn
-
-    k = min(settings.knn.k, len(train.labels))
-    temperature = settings.knn.temperature
-    result: dict[str, Any] = {"protocol": {"k": k, "temperature": temperature}}
+    result: dict[str, Any] = {}
     for name in ("backbone", "projection"):
         found = knn(
             getattr(train, name),
             train.labels,
             getattr(test, name),
             test.labels,
-            k=k,
-            temperature=temperature,
+            k=min(settings.knn.k, len(train.labels)),
+            temperature=settings.knn.temperature,
         )
-        result[name] = float(found.accuracy)
+        result |= {"protocol": found.protocol, name: found.accuracy}
     return result
 
 
 def evaluate_linear(settings: Settings, train: Features, test: Features) -> dict[str, Any]:
     """The accuracy of a linear classifier on the backbone's features."""
-    from dsf.evaluation import linear_fast
-
     found = linear_fast(
         train.backbone, train.labels, test.backbone, test.labels, seed=settings.seed
     )
-    return {"protocol": {"name": "fast", "seed": settings.seed}, "accuracy": float(found.accuracy)}
+    return {
+        "protocol": found.protocol,
+        "accuracy": found.accuracy,
+        "top5": found.top5,
+        "chosen": found.chosen,
+        "held_out": found.held_out,
+    }
 
 
 EVALUATIONS = {"knn": evaluate_knn, "linear": evaluate_linear}
@@ -159,6 +162,6 @@ def evaluate(
     train, test = Evaluator(settings, torch.device(settings.device)).features(method)
     results = {name: EVALUATIONS[name](settings, train, test) for name in names}
     for result in results.values():
-        result["protocol"]["checkpoint"] = checkpoint.name
+        result["protocol"] |= {"checkpoint": checkpoint.name, "precision": settings.precision}
     write_results(Path(folder), results)
     return results

@@ -41,6 +41,7 @@ class Data(Part):
         split: the images to learn from.
         size: which store, if folder:PATH has several.
         limit: only the first so many images.
+        evaluation_size: evaluate images of this side, instead of the stored one.
         resident: keep all images on the device, or stream them; auto: if they fit.
     """
 
@@ -48,6 +49,7 @@ class Data(Part):
     split: str = "train"
     size: PositiveInt | None = None
     limit: PositiveInt | None = None
+    evaluation_size: PositiveInt | None = None
     resident: Switch = AUTO
 
 

@@ -72,9 +72,9 @@ class Checkpoints:
             files.write_json(aside / _STATE, state | {"sha256": _digest(state)})
         except OSError as error:
             shutil.rmtree(aside, ignore_errors=True)
-            last = self.paths()
-            kept = f"{last[-1]} is whole: make room and resume" if last else "there is none before"
-            raise OSError(error.errno, f"{error.strerror}; the checkpoint {kept}") from error
+            last, _ = self.newest()
+            kept = f"{last.path} is kept: make room and resume" if last else "there is none yet"
+            raise OSError(error.errno, f"{error.strerror}. Of checkpoints {kept}") from error
         if path.exists():  # a damaged one of the same step
             self._discard(path)
         os.replace(aside, path)

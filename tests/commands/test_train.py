@@ -1,0 +1,135 @@
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tiny
+
+from dsf.cli import main
+from dsf.experiments import recipe_names
+
+
+def command(folder, *arguments):
+    """The command line of a tiny run."""
+    return [
+        sys.executable,
+        "-m",
+        "dsf",
+        "train",
+        "demo",
+        *tiny.SETTINGS,
+        *arguments,
+        "-o",
+        str(folder),
+    ]
+
+
+def test_list(capsys):
+    assert main(["train", "--list"]) == 0
+    output = capsys.readouterr().out
+    for name in recipe_names():
+        assert f"{name}\n  reaches: " in output
+
+
+def test_train_and_resume(tmp_path, capsys):
+    folder = tmp_path / "run"
+    arguments = ["train", "demo", *tiny.SETTINGS, "epochs=1", "-o", str(folder)]
+    assert main(arguments) == 0
+    output, errors = capsys.readouterr()
+    assert output == f"{folder}\n"
+    assert errors.startswith("step 4/6  ")
+    assert main(arguments) == 1
+    assert "holds a run already: --resume goes on with it" in capsys.readouterr().err
+    assert main([*arguments, "--resume"]) == 0
+    assert "resumed from" in capsys.readouterr().err
+    assert main(["train", "-o", str(folder), "--resume"]) == 0
+    assert main(["train", "checkpoint.keep=3", "-o", str(folder), "--resume"]) == 0
+
+
+def test_the_default_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "demo", *tiny.SETTINGS, "epochs=1"]) == 0
+    assert capsys.readouterr().out == "runs/demo\n"
+    assert (tmp_path / "runs" / "demo" / "config.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "dsf: give a RECIPE, or -o FOLDER --resume"),
+        (["--resume"], "dsf: give a RECIPE, or -o FOLDER --resume"),
+        (["-o", "none", "--resume"], "dsf: none holds no run to resume: it has no config.yaml"),
+        (["dem"], "dsf: recipe must be one of "),
+        (["demo", "head=x"], "dsf: head: must be one of mlp, mlp-bn"),
+    ],
+)
+def test_wrong_calls(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_beneath_a_file(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["train", "demo", *tiny.SETTINGS, "-o", str(tmp_path / "file" / "run")]) == 1
+    assert capsys.readouterr().err == (
+        f"dsf: cannot make the run folder {tmp_path}/file/run: Not a directory\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_asked_to_stop(tmp_path, number):
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        command(folder, "epochs=500", "log_every=1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text()):
+        time.sleep(0.05)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert output.startswith(f"stopped by {number.name} after step ")
+    assert output.endswith(f"to go on: dsf train -o {folder} --resume\n")
+    assert len(list((folder / "checkpoints").iterdir())) == 1
+
+
+@pytest.mark.parametrize("room", ["one", pytest.param("nothing", marks=pytest.mark.slow)])
+def test_a_full_disk(tmp_path, room, capsys):
+    """Files may not grow beyond a limit: a checkpoint of these settings is larger than that."""
+    folder = tmp_path / "run"
+    settings = ["checkpoint.steps=3", "epochs=1", "log_every=1", "--resume"]
+    kept = folder / "checkpoints" / "step-00000003"
+    if room == "one":
+        assert main(command(folder, *settings)[3:]) == 0
+        (folder / "checkpoints" / "step-00000006" / "state.json").unlink()
+        before = (kept / "tensors.safetensors").read_bytes()
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    run = subprocess.run(
+        command(folder, *settings), capture_output=True, text=True, preexec_fn=limit
+    )
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("dsf: cannot write ")
+    assert "File too large" in last
+    if room == "nothing":
+        assert not list((folder / "checkpoints").glob("*"))
+        assert last.endswith(". Of checkpoints there is none yet")
+        return
+    assert last.endswith(f". Of checkpoints {kept} is kept: make room and resume")
+    assert (kept / "tensors.safetensors").read_bytes() == before
+    capsys.readouterr()
+    assert main(command(folder, *settings)[3:]) == 0
+    assert f"resumed from {kept}" in capsys.readouterr().err

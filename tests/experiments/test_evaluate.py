@@ -1,0 +1,121 @@
+import pytest
+import tiny
+import torch
+
+from dsf.cli import main
+from dsf.data import load
+from dsf.data.files import read_json
+from dsf.evaluation import extract, knn
+from dsf.experiments import evaluate, load_run, train
+
+MONITOR = ["knn.every=1", "knn.k=20"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train(tiny.settings(*MONITOR), tmp_path_factory.mktemp("runs") / "run", show=False)
+
+
+def test_the_monitor_watches_before_every_epoch_and_at_the_end(run, tmp_path):
+    lines = tiny.lines(run, "knn")
+    assert [(line["epoch"], line["step"]) for line in lines] == [(0, 0), (1, 6), (2, 12)]
+    for line in lines:
+        assert 0 < line["backbone"] < 1
+        assert 0 < line["projection"] < 1
+    seldom = train(tiny.settings("knn.every=5", "knn.k=20"), tmp_path / "run", show=False)
+    assert [line["epoch"] for line in tiny.lines(seldom, "knn")] == [0, 2]
+
+
+def test_watching_changes_nothing(run, tmp_path):
+    unwatched = train(tiny.settings(), tmp_path / "run", show=False)
+    watched, other = tiny.tensors(run), tiny.tensors(unwatched)
+    assert [name for name in watched if not watched[name].equal(other[name])] == []
+    assert tiny.lines(run, "step") == tiny.lines(unwatched, "step")
+
+
+def test_a_monitored_run_resumes_exactly(run, tmp_path):
+    settings = tiny.settings(*MONITOR, "checkpoint.steps=5", "checkpoint.keep=3")
+    train(settings, tmp_path / "run", show=False)
+    (tmp_path / "run" / "checkpoints" / "step-00000012" / "state.json").unlink()
+    train(settings, tmp_path / "run", resume=True, show=False)
+    assert tiny.same(run, tmp_path / "run")
+
+
+def test_evaluate_agrees_with_the_monitor(run, capsys):
+    assert main(["eval", str(run), "knn", "linear"]) == 0
+    output = capsys.readouterr().out.splitlines()
+    results = read_json(run / "results.json")
+    last = tiny.lines(run, "knn")[-1]
+    assert results["knn"]["backbone"] == last["backbone"]
+    assert results["knn"]["projection"] == last["projection"]
+    assert results["knn"]["protocol"]["k"] == 20
+    assert results["linear"]["protocol"]["checkpoint"] == "step-00000012"
+    assert 0.1 < results["linear"]["accuracy"] < 1
+    assert "training" in results
+    assert output[0].startswith(f"knn backbone {100 * last['backbone']:.2f} %  projection ")
+    assert output[1].startswith(f"linear accuracy {100 * results['linear']['accuracy']:.2f} %")
+
+
+def test_by_hand(run):
+    _, method, path = load_run(run, "cpu")
+    assert path.name == "step-00000012"
+    train_split, test_split = load("embedded", "train"), load("embedded", "test")
+    mean, std = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
+    features = [
+        extract(method.encoder, images, mean, std)
+        for images in (train_split.images()[:96], test_split.images())
+    ]
+    found = knn(features[0], train_split.labels()[:96], features[1], test_split.labels(), k=20)
+    expected = evaluate(run, ["knn"], "cpu")["knn"]["backbone"]
+    assert found.accuracy == expected
+
+
+def test_another_size_of_images(tmp_path):
+    settings = tiny.settings(*MONITOR, "epochs=1", "data.evaluation_size=16")
+    folder = train(settings, tmp_path / "run", show=False)
+    assert len(tiny.lines(folder, "knn")) == 2
+
+
+def test_fewer_images_than_neighbours(tmp_path):
+    settings = tiny.settings("epochs=1", "knn.every=1", "data.limit=32")
+    folder = train(settings, tmp_path / "run", show=False)
+    assert evaluate(folder, ["knn"], "cpu")["knn"]["protocol"]["k"] == 32
+
+
+def test_errors(run, tmp_path, capsys):
+    assert main(["eval", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"dsf: {tmp_path} is not a run: it has no config.yaml\n"
+    assert main(["eval", str(run), "knm"]) == 1
+    assert "evaluation must be one of knn, linear; got 'knm'" in capsys.readouterr().err
+    (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
+    assert main(["eval", str(tmp_path)]) == 1
+    assert "has no whole checkpoint yet" in capsys.readouterr().err
+
+
+def test_a_run_of_another_architecture(run, tmp_path):
+    import shutil
+
+    other = tmp_path / "run"
+    shutil.copytree(run, other)
+    config = other / "config.yaml"
+    config.write_text(config.read_text().replace("width: 4", "width: 8"))
+    with pytest.raises(ValueError, match=r"is of another architecture: encoder.* has the shape"):
+        load_run(other, "cpu")
+
+
+def test_data_without_labels(tmp_path, monkeypatch):
+    import miniature
+
+    from dsf.data import prepare
+
+    monkeypatch.setenv("DSF_DATA", str(tmp_path / "root"))
+    name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', {'': 40})}"
+    prepare(name, size=32)
+    with pytest.raises(ValueError, match=r"knn.every: the monitor needs labelled splits"):
+        train(tiny.settings(f"data.name={name}", *MONITOR), tmp_path / "run", show=False)
+    assert not (tmp_path / "run").exists()
+    settings = tiny.settings(f"data.name={name}", "epochs=1", "batch_size=16")
+    train(settings, tmp_path / "run", show=False)
+    assert torch.isfinite(
+        torch.tensor([line["loss"] for line in tiny.lines(tmp_path / "run")])
+    ).all()
