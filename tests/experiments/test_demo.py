@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import browser
 import pytest
 import tiny
 from pages import read
@@ -55,6 +56,14 @@ def test_the_page_shows_the_run(finished):
     assert len(tree.find("svg", class_="chart")) == 4
     assert len(tree.find("svg", class_="map")) == 2
     assert len(tree.find("li", class_="near")) == 10 * 2 * 5
+
+
+@pytest.mark.browser
+def test_the_page_opens_in_a_browser(finished, tmp_path):
+    made, _, _ = finished
+    chromium = browser.find(tmp_path)
+    assert chromium.console(made.page) == []
+    assert "<h1>DSF demo</h1>" in chromium.dom(made.page)
 
 
 def test_the_same_command_goes_on(finished, tmp_path, monkeypatch):

@@ -119,6 +119,21 @@ def test_accuracies_are_those_of_the_results(tree):
     assert "Guessing would give 33.3 %." in section(tree, "accuracy").text
 
 
+def test_protocols_are_there_in_full(tree, tmp_path):
+    details = section(tree, "accuracy").find("details")[0]
+    assert [h.text for h in details.find("h3")] == ["knn", "linear"]
+    knn, linear = ([dd.text for dd in dl.find("dd")] for dl in details.find("dl"))
+    assert (knn, linear) == (["200", "0.1"], ["0"])
+    named = {"linear": {"protocol": {"method": "a <method>", "seed": 7}, "accuracy": 0.5}}
+    write_run(tmp_path)
+    (tmp_path / "results.json").write_text(json.dumps(named))
+    part = section(read(page(tmp_path)), "accuracy")
+    assert part.find("small")[0].text == "a <method>"
+    assert [dd.text for dd in part.find("dd")] == ["a <method>", "7"]
+    dash = "\N{EN DASH}"
+    assert [cell.text for cell in part.find("td")] == [dash, "50.0 %", dash]
+
+
 def test_the_first_thing_one_sees_is_the_gain(tree):
     cards = [card.text for card in tree.find("ul", class_="hero")[0].find("li")]
     assert cards == [

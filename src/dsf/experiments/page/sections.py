@@ -105,7 +105,7 @@ def accuracy_section(results: Mapping[str, Any], classes: int | None) -> Markup:
             ("", "before training", "after training", "gain, points"),
             [
                 (
-                    join((row.name, tag("small", _protocol(row.protocol)))),
+                    join((row.name, tag("small", _summary(row.protocol)))),
                     _bar(row.before, "before"),
                     _bar(row.after, "after"),
                     _or_dash(points, row.after - row.before),
@@ -114,6 +114,7 @@ def accuracy_section(results: Mapping[str, Any], classes: int | None) -> Markup:
             ],
             numbers=(1, 2, 3),
         ),
+        _protocols(results),
     )
 
 
@@ -336,8 +337,21 @@ def _or_dash(form: Any, value: float) -> str:
     return form(value) if math.isfinite(value) else "\N{EN DASH}"
 
 
-def _protocol(protocol: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {shown(value)}" for name, value in flattened(protocol))
+def _summary(protocol: Mapping[str, Any]) -> object:
+    """What a protocol says of itself, or all of it."""
+    whole = ", ".join(f"{name} = {shown(value)}" for name, value in flattened(protocol))
+    return protocol.get("method", whole)
+
+
+def _protocols(results: Mapping[str, Any]) -> Markup | None:
+    parts = []
+    for name, result in results.items():
+        protocol = _object(_object(result).get("protocol"))
+        if protocol and name in ("knn", "linear"):
+            parts += [tag("h3", name), pairs(dict(flattened(protocol)))]
+    if not parts:
+        return None
+    return tag("details", tag("summary", "The protocols in full"), *parts)
 
 
 def _count(value: float) -> str:

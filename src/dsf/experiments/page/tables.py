@@ -64,7 +64,16 @@ def flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[
 
 
 def shown(value: object) -> object:
-    """A value of a settings file as it is written there."""
-    if isinstance(value, Markup | str):
+    """A value as a YAML file has it, numbers to six digits.
+
+    Example:
+        >>> shown([0.1, 3.1622776601683795e-05]), shown(None), shown(True), shown("cifar")
+        ('[0.1, 3.16228e-05]', 'null', 'true', 'cifar')
+    """
+    if isinstance(value, str):
         return value
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(str(shown(part)) for part in value)}]"
     return json.dumps(value, ensure_ascii=False, default=str)
