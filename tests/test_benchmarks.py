@@ -41,3 +41,9 @@ def test_batch_norm(run):
     _, result = run("batch_norm.py")
     assert len(result["rows"]) == 3
     assert all(row["eager_ms"] > 0 for row in result["rows"])
+
+
+def test_step(run):
+    output, result = run("step.py")
+    assert "eager fp32" in output
+    assert all(row["ms"] > 0 for row in result["steps"])

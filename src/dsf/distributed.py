@@ -1,11 +1,13 @@
 """The one place that talks to ``torch.distributed``; everything here also works without it."""
 
+import inspect
 import os
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 
 def world_size() -> int:
@@ -70,6 +72,24 @@ def launched() -> tuple[int, int]:
     if world_size() > 1:
         return rank(), world_size()
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def parallel(module: nn.Module, device: torch.device) -> DistributedDataParallel:
+    """A module whose gradients are averaged over processes.
+
+    Its buffers are not broadcast in forward: the statistics of BatchNorm are each process's own,
+    and a queue that gathers is the same in all.
+    """
+    known = inspect.signature(DistributedDataParallel).parameters
+    new = "forward_sync_buffers" in known  # its name in newer versions of torch
+    options = {"forward_sync_buffers" if new else "broadcast_buffers": False}
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(module, device_ids=devices, **options)  # type: ignore[arg-type]
+
+
+def lost_another(error: RuntimeError) -> bool:
+    """Whether an error says that another process is gone."""
+    return isinstance(error, dist.DistError) or (world_size() > 1 and "onnection" in str(error))
 
 
 def stop() -> None:

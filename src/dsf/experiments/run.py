@@ -60,6 +60,13 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
             loop.run()
         if distributed.rank() == 0:
             write_results(folder, {"training": _cost(loop, settings)})
+    except RuntimeError as error:
+        if not distributed.lost_another(error):
+            raise
+        raise ConnectionError(
+            f"lost another process of this run: {str(error).splitlines()[0]}. What is in "
+            f"{folder / CHECKPOINTS} is whole: start all of them again with --resume"
+        ) from error
     finally:
         distributed.stop()
     return folder

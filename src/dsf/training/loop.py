@@ -114,12 +114,7 @@ class Loop:
         self._clock = self._saved_at = time.perf_counter()
         self._model: nn.Module = method
         if distributed.world_size() > 1:
-            # Buffers are not broadcast: statistics are each process's own, the queue all have.
-            self._model = DistributedDataParallel(
-                method,
-                device_ids=[self.device] if self.device.type == "cuda" else None,
-                broadcast_buffers=False,
-            )
+            self._model = distributed.parallel(method, self.device)
 
     def run(self) -> None:
         """Train to the end; raises ``Interrupted`` after a signal, once the state is saved."""

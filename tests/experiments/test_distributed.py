@@ -1,0 +1,93 @@
+"""The same command under torchrun, on two processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+
+from dsf.experiments import train
+
+pytestmark = pytest.mark.slow
+# A queue of whole batches, so that the order within one does not matter.
+PRECISE = ["precision=fp64", "checkpoint.steps=4", "checkpoint.keep=9"]
+CASES = {
+    "moco": [],
+    "moco-accumulated": ["accumulate=2", "batch_norm.splits=2"],  # groups that are not tiny
+    "mocov3": [*tiny.MOCOV3, "momentum.schedule=cosine"],
+}
+
+
+def start(folder, *arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
+    command += ["-m", "dsf", "train", "demo", *tiny.SETTINGS, *PRECISE, *arguments]
+    command += ["-o", str(folder)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def close(one, other):
+    """Parameters, optimiser and statistics agree, and so do the lines of metrics."""
+    a, b = tiny.tensors(one), tiny.tensors(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        if name == "random" or (".queue." in name and a[name].dim()):
+            continue  # a state a process, and another order within a batch
+        torch.testing.assert_close(
+            a[name], b[name], rtol=1e-8, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    for one_line, other_line in zip(tiny.lines(one), tiny.lines(other), strict=True):
+        assert one_line["step"] == other_line["step"]
+        assert one_line["loss"] == pytest.approx(other_line["loss"], rel=1e-8)
+        assert one_line["margin"] == pytest.approx(other_line["margin"], rel=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_equal_one(tmp_path, case):
+    process = start(tmp_path / "two", *CASES[case])
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert output == f"{tmp_path}/two\n"  # one process speaks
+    one = train(tiny.settings(*PRECISE, *CASES[case]), tmp_path / "one", show=False)
+    close(one, tmp_path / "two")
+
+
+def test_a_killed_rank_ends_the_job_and_a_restart_resumes(tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder, "epochs=40", "log_every=2")
+    while len(list(folder.glob("checkpoints/step-????????"))) < 2 and process.poll() is None:
+        time.sleep(0.05)
+    (victim,) = [child for child in children(process.pid) if environment(child)["RANK"] == "1"]
+    os.kill(victim, signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "dsf: lost another process of this run: " in errors or "SIGKILL" in errors
+    again = start(folder, "epochs=40", "log_every=2", "--resume")
+    _, errors = again.communicate(timeout=300)
+    assert again.returncode == 0, errors
+    assert "resumed from" in errors
+    settings = tiny.settings(*PRECISE, "epochs=40", "log_every=2")
+    close(train(settings, tmp_path / "one", show=False), folder)
+
+
+def children(pid):
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in listed if "RANK" in environment(int(child))]
+
+
+def environment(pid):
+    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(entry.partition("=")[::2] for entry in entries)
+
+
+def test_contradictions_stop_early(tmp_path):
+    process = start(tmp_path / "run", "batch_norm.splits=1")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "dsf: batch_norm.splits: must be a multiple of the 2 processes" in errors
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,72 @@
+"""The same program on a GPU: compiled, in bf16, deterministic where asked."""
+
+import pytest
+import tiny
+import torch
+
+from dsf.experiments import train
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+ON_GPU = ["device=cuda", "views.size=16", "encoder.options={width: 16}"]
+
+
+def test_the_fast_way_learns_what_the_plain_one_does(tmp_path):
+    slow = ["compile=false", "precision=fp32", "autotune=false"]
+    fast = train(tiny.settings(*ON_GPU, "epochs=4"), tmp_path / "fast", show=False)
+    plain = train(tiny.settings(*ON_GPU, "epochs=4", *slow), tmp_path / "plain", show=False)
+    for one, other in zip(tiny.lines(fast, "epoch"), tiny.lines(plain, "epoch"), strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=0.03)
+
+
+def test_streamed_and_resident_agree(tmp_path):
+    exact = [*ON_GPU, "deterministic=true", "compile=false"]
+    one = train(tiny.settings(*exact), tmp_path / "one", show=False)
+    two = train(tiny.settings(*exact, "data.resident=false"), tmp_path / "two", show=False)
+    assert tiny.same(one, two)
+
+
+@pytest.mark.parametrize("compiled", ["true", "false"])
+@pytest.mark.parametrize(
+    "overrides",
+    [[], [*tiny.MOCOV3, "optimiser.name=adamw"], ["method=simclr", "loss.queue=0"]],
+    ids=["moco", "mocov3", "simclr"],
+)
+def test_resume_is_exact_if_deterministic(tmp_path, overrides, compiled):
+    settings = tiny.settings(*ON_GPU, "deterministic=true", f"compile={compiled}", *overrides)
+    whole = train(settings, tmp_path / "whole", show=False)
+    often = tiny.settings(
+        *ON_GPU, "deterministic=true", f"compile={compiled}", *overrides, "checkpoint.steps=5"
+    )
+    train(often, tmp_path / "run", show=False)
+    assert tiny.same(whole, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "step-00000012" / "state.json").unlink()
+    train(often, tmp_path / "run", resume=True, show=False)
+    assert tiny.same(whole, tmp_path / "run")
+
+
+def test_no_step_waits_for_the_device(tmp_path, monkeypatch):
+    from dsf.training.loop import Loop
+
+    original = Loop._train_step
+
+    def step(self, *arguments, **options):
+        if self.step > 3:  # by then everything is compiled and tuned
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            original(self, *arguments, **options)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    monkeypatch.setattr(Loop, "_train_step", step)
+    train(tiny.settings(*ON_GPU, "log_every=100"), tmp_path / "run", show=False)
+
+
+def test_evaluation_and_memory(tmp_path):
+    from dsf.data.files import read_json
+
+    folder = train(tiny.settings(*ON_GPU, "knn.every=1", "knn.k=20"), tmp_path / "run", show=False)
+    assert len(tiny.lines(folder, "knn")) == 3
+    assert read_json(folder / "results.json")["training"]["peak_memory_bytes"] > 1e6
