@@ -34,8 +34,8 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
 def _demo(options: argparse.Namespace) -> int | None:
     from dsf.commands.train import STOPPED
     from dsf.experiments.demo import run_demo
+    from dsf.experiments.page.accuracy import accuracies
     from dsf.experiments.page.numbers import percent, points
-    from dsf.experiments.page.sections import accuracies
     from dsf.training import Interrupted
 
     def say(text: str) -> None:

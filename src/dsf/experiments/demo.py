@@ -11,8 +11,8 @@ from dsf.data.sheet import view_sheet
 from dsf.experiments import build
 from dsf.experiments.evaluate import EVALUATIONS, Evaluator, Features, load_run
 from dsf.experiments.page import Gallery, Look, look, read_run, run_page
+from dsf.experiments.page.accuracy import UNTRAINED
 from dsf.experiments.page.features import first_of_each_class
-from dsf.experiments.page.sections import UNTRAINED
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.run import CONFIG, train, write_results
 from dsf.experiments.settings import Settings

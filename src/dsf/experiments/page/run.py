@@ -104,3 +104,8 @@ def as_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     return float(value)
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """An object of a JSON file; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
