@@ -14,11 +14,13 @@ import torch
 from dsf.experiments import train
 
 pytestmark = pytest.mark.slow
-# A queue of whole batches, so that the order within one does not matter.
-PRECISE = ["precision=fp64", "checkpoint.steps=4", "checkpoint.keep=9"]
+# A queue of whole batches, so that the order within one does not matter, and groups of BatchNorm
+# that are not tiny, which magnify rounding. Splits are a multiple of processes x views a side, or
+# else two processes have other groups than one.
+PRECISE = ["precision=fp64", "batch_size=32", "views.size=16", "checkpoint.steps=4"]
 CASES = {
     "moco": [],
-    "moco-accumulated": ["accumulate=2", "batch_norm.splits=2"],  # groups that are not tiny
+    "moco-accumulated": ["accumulate=2"],
     "mocov3": [*tiny.MOCOV3, "momentum.schedule=cosine"],
 }
 
@@ -39,11 +41,11 @@ def close(one, other):
         if name == "random" or (".queue." in name and a[name].dim()):
             continue  # a state a process, and another order within a batch
         torch.testing.assert_close(
-            a[name], b[name], rtol=1e-8, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}"
+            a[name], b[name], rtol=1e-7, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
         )
     for one_line, other_line in zip(tiny.lines(one), tiny.lines(other), strict=True):
         assert one_line["step"] == other_line["step"]
-        assert one_line["loss"] == pytest.approx(other_line["loss"], rel=1e-8)
+        assert one_line["loss"] == pytest.approx(other_line["loss"], rel=1e-7)
         assert one_line["margin"] == pytest.approx(other_line["margin"], rel=1e-6)
 
 

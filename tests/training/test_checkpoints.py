@@ -11,7 +11,9 @@ from dsf.training.checkpoints import (
     load_optimiser,
     module_tensors,
     optimiser_tensors,
+    random_state,
     read,
+    set_random_state,
 )
 
 
@@ -172,3 +174,17 @@ def test_nothing_is_pickled(checkpoints):
             json.loads(path.read_text())
         elif path.is_file():
             assert path.read_bytes()[8:9] == b"{"  # safetensors: a length, then JSON
+
+
+def test_random_states_of_several_processes():
+    device = torch.device("cpu")
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        states.append(random_state(device))
+    both = torch.stack(states)
+    for seed, row in zip((1, 2), both):
+        set_random_state(row, device)
+        drawn = torch.rand(3)
+        torch.manual_seed(seed)
+        assert drawn.equal(torch.rand(3))

@@ -106,7 +106,8 @@ class BatchNorm(Part):
     """What BatchNorm, in encoder and heads, takes for a batch.
 
     Attributes:
-        splits: statistics for each of so many groups of the batch of all processes.
+        splits: statistics for each of so many groups of the batch of all processes. Several
+            processes have the same groups as one if it is a multiple of processes x views a side.
         sync: one group, over all processes (CUDA only).
     """
 

@@ -213,6 +213,7 @@ def random_state(device: torch.device) -> Tensor:
 def set_random_state(state: Tensor, device: torch.device) -> None:
     """Restore it."""
     size = torch.get_rng_state().numel()
-    torch.set_rng_state(state[:size])
+    # Copies, since torch reads from where the storage begins, whatever part of it is handed over.
+    torch.set_rng_state(state[:size].clone())
     if device.type == "cuda" and state.numel() > size:
-        torch.cuda.set_rng_state(state[size:], device)
+        torch.cuda.set_rng_state(state[size:].clone(), device)
