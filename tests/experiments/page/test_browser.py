@@ -66,3 +66,22 @@ def test_a_phone_shows_it_without_scrolling_aside(chromium, page):
     shown = pixels(chromium.screenshot(page, width=500, height=6000))
     background = shown[0, 0]
     assert (shown[:, -8:] == background).all()
+
+
+def test_choosing_a_class_fades_the_others(chromium, page):
+    html = page.read_text()
+    chosen = page.with_name("chosen.html")
+    chosen.write_text(
+        html.replace('id="map-all" checked', 'id="map-all"').replace(
+            'id="map-0"', 'id="map-0" checked'
+        )
+    )
+
+    def coloured(path, colour):
+        shown = pixels(chromium.screenshot(path, height=4000))
+        return (np.abs(shown - colour).sum(axis=-1) < 12).sum()
+
+    first, second = (0x21, 0x34, 0xF2), (0xA9, 0x89, 0x09)
+    assert coloured(chosen, first) == coloured(page, first) > 100
+    # Of the second class the mark in the legend is left.
+    assert 20 < coloured(chosen, second) < 0.5 * coloured(page, second)
