@@ -297,6 +297,9 @@ def test_without_knn_lines(tmp_path):
     assert "results.json is missing." in notes(tree)
     assert "results.json holds no kNN and no linear." in notes(tree)
     assert len(tree.find("svg", class_="chart")) == 3
+    # The untrained encoder alone is no curve.
+    tree = read(page(write_run(tmp_path, lines=lines)))
+    assert "metrics.jsonl holds no kNN that can be drawn." in notes(tree)
 
 
 def test_an_interrupted_run(tmp_path):

@@ -76,7 +76,7 @@ def _knn_curve(run: Run) -> Markup:
     for name in ("backbone", "projection"):
         line = run.series("knn", name, scale=100)
         begin = 100 * as_float(untrained.get(name))
-        if math.isfinite(begin) and not any(x <= 0 for x, _ in line):
+        if line and math.isfinite(begin) and not any(x <= 0 for x, _ in line):
             line.insert(0, (0.0, begin))
         series.append(Series(name, line))
     untrained_shown = any(x <= 0 for line in series for x, _ in line.points)
