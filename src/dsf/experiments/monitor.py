@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from dsf.experiments.evaluate import Evaluator, evaluate_knn
+from dsf.experiments.evaluations import Evaluator, evaluate_knn
 from dsf.experiments.settings import Settings
 from dsf.methods import Method
 from dsf.training import Callback

@@ -1,40 +1,14 @@
 """Recipes: YAML files of settings, and overrides by dotted path."""
 
 import difflib
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from dsf.experiments.catalogue import recipe_names, recipe_text
 from dsf.experiments.settings import Settings
-
-_FOLDER = files("dsf.experiments").joinpath("recipes")
-_SUFFIX = ".yaml"
-
-
-class Description(NamedTuple):
-    """What the head of a recipe says."""
-
-    name: str
-    command: str
-    reaches: str
-    hardware: str
-
-
-def recipe_names() -> list[str]:
-    """The recipes of the package."""
-    names = [file.name for file in _FOLDER.iterdir() if file.name.endswith(_SUFFIX)]
-    return sorted(name.removesuffix(_SUFFIX) for name in names)
-
-
-def describe(name: str) -> Description:
-    """The first lines of a recipe: its command, what it reaches, on what."""
-    lines = _FOLDER.joinpath(name + _SUFFIX).read_text().splitlines()
-    command, *others = [line.removeprefix("#").strip() for line in lines[:3]]
-    reaches, hardware = (line.partition(": ")[2] for line in others)
-    return Description(name, command, reaches, hardware)
 
 
 def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Settings:
@@ -53,7 +27,7 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Setti
         path = Path(name)
         where, text = str(path), path.read_text()
     elif name in recipe_names():
-        where, text = f"recipe {name}", _FOLDER.joinpath(name + _SUFFIX).read_text()
+        where, text = f"recipe {name}", recipe_text(name)
     else:
         close = difflib.get_close_matches(name, recipe_names(), 1)
         raise ValueError(
