@@ -136,3 +136,14 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path, capsys, monkeypatch)
     assert cli.main(["demo", "-o", str(tmp_path)]) == 75
     message = f"stopped by SIGINT after step 3 of 12; to go on: dsf demo -o {tmp_path}\n"
     assert capsys.readouterr().out == message
+
+
+@pytest.mark.gpu
+def test_it_runs_on_a_gpu(tmp_path):
+    options = [*SETTINGS, "device=cuda", "compile=false"]
+    made = demo.run_demo(tmp_path, options, show=False)
+    lines = tiny.lines(tmp_path, "knn")
+    assert made.results["untrained-knn"]["backbone"] == lines[0]["backbone"]
+    assert made.results["knn"]["backbone"] == lines[-1]["backbone"]
+    tree = read(made.page.read_text(encoding="utf-8"))
+    assert len(tree.find("svg", class_="map")) == 2
