@@ -47,7 +47,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="dsf",
         description=_DESCRIPTION,
-        example="dsf data prepare cifar10",
+        example="dsf demo",
     )
     parser.add_argument("--version", action="version", version=f"dsf {__version__}")
     verbs = parser.add_verbs()

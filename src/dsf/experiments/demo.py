@@ -9,7 +9,7 @@ import torch
 from dsf.data.files import write_file
 from dsf.data.sheet import view_sheet
 from dsf.experiments import build
-from dsf.experiments.evaluate import EVALUATIONS, Evaluator, Features, load_run
+from dsf.experiments.evaluations import EVALUATIONS, Evaluator, Features, load_run
 from dsf.experiments.page import Gallery, Look, look, read_run, run_page
 from dsf.experiments.page.accuracy import UNTRAINED
 from dsf.experiments.page.features import first_of_each_class
