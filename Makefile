@@ -46,6 +46,8 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/batch_norm.py
 	$(BIN)/python benchmarks/augment.py
+	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/kill.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -56,15 +56,21 @@ class _Gather(torch.autograd.Function):
         return total[rank() * ctx.size : (rank() + 1) * ctx.size]
 
 
+def place(device: str) -> torch.device:
+    """This process's device: of several GPUs of a machine each process has one."""
+    if device != "cuda":
+        return torch.device(device)
+    own = torch.device(device, int(os.environ.get("LOCAL_RANK", 0)))
+    torch.cuda.set_device(own)
+    return own
+
+
 def start(device: str) -> torch.device:
     """Join the processes that torchrun started, if it did; returns this process's device."""
-    local = int(os.environ.get("LOCAL_RANK", 0))
-    place = torch.device(device, local) if device == "cuda" else torch.device(device)
-    if device == "cuda":
-        torch.cuda.set_device(place)
+    own = place(device)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device == "cuda" else "gloo")
-    return place
+    return own
 
 
 def launched() -> tuple[int, int]:

@@ -55,7 +55,9 @@ def resolve(settings: Settings, images: Split | None = None) -> Settings:
 
 
 def _room(device: str) -> int:
-    return torch.cuda.mem_get_info()[0] // 2 if device == "cuda" else _RESIDENT_ON_CPU
+    if device == "cpu":
+        return _RESIDENT_ON_CPU
+    return torch.cuda.mem_get_info(distributed.place(device))[0] // 2
 
 
 def build_method(settings: Settings, steps: int = 1) -> Method:
