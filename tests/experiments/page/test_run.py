@@ -44,7 +44,14 @@ def test_a_line_that_was_cut_off(tmp_path):
     run = read_run(tmp_path)
     assert list(run.metrics) == list(metrics())[:-1]
     count = len(list(metrics()))
-    assert run.problems == (f"Line {count} of metrics.jsonl cannot be read: it was cut off.",)
+    assert run.problems == (f"metrics.jsonl has lines that cannot be read: {count}.",)
+
+
+def test_many_broken_lines_are_one_problem(tmp_path):
+    write_run(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text("{}\n" + "[]\n" * 9)
+    (problem,) = read_run(tmp_path).problems
+    assert problem == "metrics.jsonl has lines that cannot be read: 2, 3, 4, 5, 6, \u2026."
 
 
 def test_yaml_runs_no_code(tmp_path):

@@ -12,6 +12,7 @@ import yaml
 from dsf.experiments.page.chart import Point
 
 Line = Mapping[str, Any]
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _read(path: Path, problems: list[str]) -> str | None:
 
 
 def _metrics(path: Path, problems: list[str]) -> tuple[Line, ...]:
-    lines = []
+    lines, broken = [], []
     for count, content in enumerate((_read(path, problems) or "").splitlines(), 1):
         try:
             line = json.loads(content)
@@ -95,7 +96,12 @@ def _metrics(path: Path, problems: list[str]) -> tuple[Line, ...]:
         if isinstance(line, dict):
             lines.append(line)
         else:
-            problems.append(f"Line {count} of {path.name} cannot be read: it was cut off.")
+            broken.append(str(count))
+    if broken:
+        shown = ", ".join(broken[:_SHOWN]) + (
+            ", \N{HORIZONTAL ELLIPSIS}" if broken[_SHOWN:] else ""
+        )
+        problems.append(f"{path.name} has lines that cannot be read: {shown}.")
     return tuple(lines)
 
 
