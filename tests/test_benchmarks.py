@@ -47,3 +47,14 @@ def test_step(run):
     output, result = run("step.py")
     assert "eager fp32" in output
     assert all(row["ms"] > 0 for row in result["steps"])
+
+
+def test_knn(run):
+    output, result = run("knn.py")
+    assert "scikit-learn" in output
+    for table in ("10 classes", "1000 classes", "scikit-learn"):
+        rows = result[table]["rows"]
+        assert rows[0]["what"] == "dsf"
+        assert len(rows) == 2
+        assert all(row["ms"] > 0 and row["agree"] > 0.99 for row in rows)
+    assert 0.3 < result["10 classes"]["accuracy"] < 0.999

@@ -42,6 +42,15 @@ def test_the_head_is_ours_unless_asked(name):
     assert load_recipe(name, ["head=mlp"]).head == "mlp"
 
 
+def test_views_of_two_kinds_share_a_normalisation():
+    overrides = ["views.second=mocov3-2", "views.options={crop_scale: [0.5, 1.0], flip: 0.0}"]
+    first, second = load_recipe("demo", overrides).views.recipes()
+    assert first.crop_scale == second.crop_scale == (0.5, 1.0)
+    assert first.flip == second.flip == 0
+    assert (first.mean, first.std) == (second.mean, second.std)
+    assert (first.solarize, second.solarize) == (0.0, 0.2)
+
+
 def test_the_authors_settings():
     dsf, moco = load_recipe("cifar10-dsf"), load_recipe("cifar10-moco")
     assert (dsf.batch_size, dsf.views.count, dsf.epochs, dsf.optimiser.lr) == (256, 8, 250, 0.06)
@@ -79,6 +88,8 @@ def test_overrides():
         ("compile=maybe", "compile: must be 'auto', True or False; got 'maybe'"),
         ("views.count=3", "views.count: must be a multiple of 2; got 3"),
         ("views.recipe=x", "views.recipe: must be one of cifar, mocov3-1, mocov3-2; got 'x'"),
+        ("views.options={x: 1}", "views.options: no such argument 'x'"),
+        ("views.options={blur: 2}", "views.options: blur must be a probability in [0, 1]; got 2"),
         ("head=x", "head: must be one of mlp, mlp-bn, mocov3-projector, mocov3-predictor; got"),
         ("encoder.name=x", "encoder.name: must be one of auto, resnet18, "),
         ("batch_norm.splits=7", "batch_norm.splits: must divide the 1024 views (256 images x 4)"),

@@ -11,7 +11,7 @@ from dsf.losses._precision import matmul
 # Logits held at a time: 256 MiB in float32.
 _BLOCK = 2**26
 # Steps between two looks at the gradient, each of which waits for the device.
-_LOOK = 20
+_LOOK = 10
 
 
 class Classifiers(NamedTuple):
@@ -37,7 +37,7 @@ class Classifiers(NamedTuple):
         """(N, S, C) of (N, F)."""
         standard = (features - self.mean) / self.std
         product = matmul(standard, self.weight.flatten(0, 1).T)
-        return product.unflatten(1, self.bias.shape) + self.bias
+        return product.view(len(features), *self.bias.shape) + self.bias
 
     def predict(self, features: Tensor) -> Tensor:
         """The (N, S) most likely classes, without storing all logits at once."""
@@ -62,14 +62,14 @@ def fit(
     down and needs no learning rate. In the eigenbasis of the covariance that inverse is diagonal
     for all weight decays, and one product with the features moves all classifiers. Nesterov's
     momentum accelerates it, and is dropped for a classifier whose step goes uphill (O'Donoghue and
-    Candes, 2015).
+    Candes, 2015). A classifier that has arrived is set aside.
 
     Args:
         features: (N, F), float32 or float64.
         labels: (N,) int64 in [0, classes).
         classes: C.
         weight_decays: S numbers > 0.
-        tolerance: stop when the gradients of all are shorter than this.
+        tolerance: a classifier has arrived when its gradient is shorter than this.
         max_steps: stop at the latest then.
     """
     mean, std = _statistics(features)
@@ -83,7 +83,9 @@ def fit(
     inverse = 1 / (spread / 2 + decay)
 
     weight = features.new_zeros(len(weight_decays), classes, len(spread))
-    ahead, momentum = weight, features.new_ones(len(weight_decays), 1, 1)
+    arrived, lengths = weight.clone(), weight.new_zeros(len(weight_decays))
+    under_way = torch.arange(len(weight_decays), device=weight.device)
+    ahead, momentum = weight, torch.ones_like(decay[..., :1])
     for step in range(1, max_steps + 1):
         gradient = _gradient(rotated, labels, ahead) + decay * ahead
         lower = ahead - inverse * gradient
@@ -95,9 +97,15 @@ def fit(
         weight, momentum = lower, following
         if step % _LOOK == 0 or step == max_steps:
             length = gradient.flatten(1).norm(dim=1)
-            if bool((length < tolerance).all()):
+            arrived[under_way], lengths[under_way] = weight, length
+            far = (length >= tolerance).nonzero()[:, 0]
+            if len(far) == 0:
                 break
-    return Classifiers(mean, std, matmul(weight[..., :-1], basis.T), weight[..., -1], step, length)
+            under_way, weight, ahead, momentum, decay, inverse = (
+                tensor[far] for tensor in (under_way, weight, ahead, momentum, decay, inverse)
+            )
+    weight = matmul(arrived[..., :-1], basis.T)
+    return Classifiers(mean, std, weight, arrived[..., -1], step, lengths)
 
 
 def _statistics(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,7 +136,7 @@ def _gradient(features: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
     every = torch.arange(classes, device=labels.device)
     size = max(1, _BLOCK // len(flat))
     for rows, targets in zip(features.split(size), labels.split(size), strict=True):
-        excess = matmul(rows, flat.T).unflatten(1, (settings, classes)).softmax(dim=-1)
+        excess = matmul(rows, flat.T).view(-1, settings, classes).softmax(dim=-1)
         excess -= (targets[:, None] == every).to(excess.dtype)[:, None]
         total += matmul(excess.flatten(1).T, rows)
     return (total / len(features)).view_as(weight)

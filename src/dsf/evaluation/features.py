@@ -35,8 +35,8 @@ def extract(
         std: what they are divided by after that.
         batch_size: images at a time.
         device: where to compute; by default where the encoder's parameters are.
-        project: applied to the features of each batch in float32 (float64), such as a head; a
-            module is put into evaluation mode too.
+        project: applied to the features of each batch in float32 (float64), such as a head. A
+            module is put into evaluation mode too; modules that a function holds are not.
         autocast: torch.bfloat16 or torch.float16 for the encoder; full precision by default,
             whatever context this is called in.
 

@@ -100,7 +100,7 @@ def knn(
         "classes": classes,
         "train_samples": count,
         "test_samples": len(predicted),
-        "features": train.features.shape[1],
+        "dimension": train.features.shape[1],
     }
     top5 = int(torch.cat(among_five).sum()) / len(predicted)
     return KNNResult(accuracy(predicted, test.labels), predicted, top5, protocol)

@@ -88,7 +88,7 @@ def linear_fast(
         weight_decays: to choose from, each > 0.
         held_out: the share of every class that is held out, in (0, 1).
         classes: their number; by default the largest training label + 1.
-        tolerance: training ends when the gradients of all classifiers are shorter than this.
+        tolerance: the training of a classifier ends when its gradient is shorter than this.
         max_steps: training ends at the latest then.
     """
     train, classes = check_samples("train", train_features, train_labels, classes)
@@ -102,6 +102,7 @@ def linear_fast(
         logits = final.logits(test.features)[:, 0]
     predictions = logits.argmax(dim=1)
     protocol = {
+        "name": "fast",
         "method": "logistic regression on fixed features, without augmentation",
         "features": "standardised by the mean and deviation of the training data",
         "objective": "mean cross-entropy + weight_decay / 2 * |weight|^2, minimised over all data",

@@ -1,6 +1,5 @@
 """From settings to what they describe: encoder, loss, method, views, optimiser."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from torch.optim import Optimizer
 
 from dsf import distributed, losses
 from dsf.data import EpochSampler, Split, load
-from dsf.data.augment import RECIPES, Recipe, TwoSides
+from dsf.data.augment import Recipe, TwoSides
 from dsf.data.augment import Views as ViewMaker
 from dsf.experiments.recipe import make_settings
 from dsf.experiments.settings import AUTO, Settings
@@ -155,7 +154,7 @@ def place(method: Method, settings: Settings, device: torch.device) -> Method:
 
 def view_recipe(settings: Settings) -> Recipe:
     """The recipe of the first half of the views, whose normalisation evaluation shares."""
-    return RECIPES[settings.views.recipe]
+    return settings.views.recipes()[0]
 
 
 def build_views(settings: Settings, device: torch.device) -> nn.Module:
@@ -166,13 +165,8 @@ def build_views(settings: Settings, device: torch.device) -> nn.Module:
     def side(recipe: Recipe) -> ViewMaker:
         return ViewMaker(recipe, chosen.size, settings.seed, chosen.exact, dtype)
 
-    first = view_recipe(settings)
-    views: nn.Module = side(first)
-    if chosen.second is not None:
-        # One normalisation for all, which evaluation can share.
-        second = replace(RECIPES[chosen.second], mean=first.mean, std=first.std)
-        views = TwoSides(side(first), side(second))
-    views = views.to(device)
+    sides = [side(recipe) for recipe in chosen.recipes()]
+    views = (TwoSides(*sides) if len(sides) == 2 else sides[0]).to(device)
     if settings.compile:
         views.compile(dynamic=False)
     return views

@@ -132,8 +132,10 @@ def load_run(folder: Path | str, device: str = "auto") -> tuple[Settings, Method
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}")
-    settings = load_recipe(str(folder / CONFIG), [f"device={device}", "compile=false"])
-    settings = build.resolve(settings)
+    changes = [f"device={device}", "compile=false"]
+    settings = build.resolve(load_recipe(str(folder / CONFIG), changes))
+    if settings.device == "cpu" and settings.precision == "bf16":  # slower there, and coarser
+        settings = build.resolve(load_recipe(str(folder / CONFIG), [*changes, "precision=fp32"]))
     loaded, passed_over = Checkpoints(folder / CHECKPOINTS).newest()
     if loaded is None:
         reason = f" ({passed_over[0]})" if passed_over else ""

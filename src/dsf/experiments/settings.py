@@ -1,5 +1,6 @@
 """The settings of a run: what may be chosen, the defaults, and what contradicts what."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -14,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from dsf.data.augment.recipe import RECIPES
+from dsf.data.augment.recipe import RECIPES, Recipe
 from dsf.losses.dsf import Divergence, DSFSimilarity, Mode, QueueKappa
 from dsf.methods.moco import Shuffle
 from dsf.models import ENCODERS, HEADS
@@ -61,6 +62,7 @@ class Views(Part):
         size: their height and width.
         recipe: by what augmentation.
         second: by what those of the second half, where it is another.
+        options: what to change in both, of ``dsf.data.augment.Recipe``.
         exact: keep torchvision's order of operations (slower).
     """
 
@@ -68,6 +70,7 @@ class Views(Part):
     size: Annotated[int, Field(ge=4, le=4096)] = 32
     recipe: str = "cifar"
     second: str | None = None
+    options: dict[str, Any] = {}
     exact: bool = False
 
     @field_validator("recipe", "second")
@@ -76,6 +79,27 @@ class Views(Part):
         if value is not None and value not in RECIPES:
             raise ValueError(f"must be one of {', '.join(RECIPES)}")
         return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        try:
+            self.recipes()
+        except (TypeError, ValueError) as error:
+            message = str(error).replace("Recipe.__init__() got an unexpected keyword", "no such")
+            raise ValueError(f"views.options: {message}") from None
+        return self
+
+    def recipes(self) -> list[Recipe]:
+        """One recipe, or one a half; a normalisation for all, which evaluation can share."""
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in self.options.items()
+        }
+        first = replace(RECIPES[self.recipe], **options)
+        if self.second is None:
+            return [first]
+        shared = {"mean": first.mean, "std": first.std}
+        return [first, replace(RECIPES[self.second], **options | shared)]
 
 
 class Encoder(Part):

@@ -269,8 +269,8 @@ class Loop:
         late = time.perf_counter() - self._saved_at > 60 * self.plan.save_minutes
         asked = signals.received is not None
         if distributed.world_size() > 1:
-            # Only rank 0's clock counts, and a signal may reach one process alone: they agree when
-            # they meet anyway.
+            # Clocks differ, and a signal may reach one process alone: they agree on it when they
+            # wait for each other anyway.
             late, asked = (
                 distributed.agree(late, asked, device=self.device) if logged else (False, False)
             )
