@@ -49,6 +49,14 @@ def test_a_sheet_shows_images_and_their_views(augment):
     assert not np.array_equal(sheet, np.asarray(view_sheet(split, images=3, views=4, seed=6)))
 
 
+def test_a_recipe_may_be_changed(augment):
+    split = load("embedded", "test")
+    still = augment.Recipe(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0.0)
+    sheet = np.asarray(view_sheet(split, images=1, views=1, recipe=still))
+    stored, view = sheet[4:100, 4:100], sheet[4:100, 108:204]
+    assert np.array_equal(stored, view)
+
+
 def test_views_may_have_another_size(augment):
     sheet = view_sheet(load("embedded", "test"), images=1, views=2, size=48)
     assert sheet.size == (3 * 100 + 8, 104)

@@ -85,15 +85,14 @@ def make_page(
     train_split, test_split = (build.load_split(settings, name) for name in ("train", "test"))
     train_labels, test_labels = before[0].labels.cpu(), before[1].labels.cpu()
     queries = first_of_each_class(test_labels)
+    recipe = build.view_recipe(settings)
 
     def seen(features: tuple[Features, Features]) -> Look:
         of_train, of_test = (part.backbone for part in features)
         return look(of_train, train_labels, of_test, test_labels, queries)
 
     gallery = Gallery(
-        view_sheet(
-            train_split, _ROWS, _VIEWS, settings.views.recipe, settings.views.size, settings.seed
-        ),
+        view_sheet(train_split, _ROWS, _VIEWS, recipe, settings.views.size, settings.seed),
         _VIEWS,
         train_split.images(),
         train_labels,
