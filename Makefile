@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow lint format bench clean
+.PHONY: help install demo test test-slow test-browser lint format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -20,11 +20,17 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'
 	touch $@
 
+demo: $(STAMP) ## train, evaluate and report on embedded images, minutes on two cores
+	$(BIN)/dsf demo
+
 test: $(STAMP) ## run the tests, minutes on two cores
 	$(BIN)/python -m pytest -m "not slow and not browser and not network and not gpu" $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## run the slow tests that a CPU can run
 	$(BIN)/python -m pytest -m "slow and not browser and not network and not gpu" $(PYTEST_ARGS)
+
+test-browser: $(STAMP) ## open pages in Chromium
+	$(BIN)/python -m pytest -m "browser and not slow and not network and not gpu" $(PYTEST_ARGS)
 
 lint: $(STAMP) ## check style and types
 	$(BIN)/ruff check .

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from dsf import __version__
-from dsf.commands import data, train
+from dsf.commands import data, demo, train
 from dsf.commands import eval as evaluation
 from dsf.commands.parser import Parser, UsageError
 
 # A verb is a module with ``add(verbs)``, which adds its parser and sets ``run`` as a default: a
 # function of the parsed arguments that may return an exit code. Modules import what is slow inside
 # that function.
-VERBS = (data, train, evaluation)
+VERBS = (demo, data, train, evaluation)
 
 _DESCRIPTION = "Multi-view contrastive learning with divergences between distributions of views."
 
@@ -48,7 +48,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="dsf",
         description=_DESCRIPTION,
-        example="dsf data prepare cifar10",
+        example="dsf demo",
     )
     parser.add_argument("--version", action="version", version=f"dsf {__version__}")
     verbs = parser.add_verbs()

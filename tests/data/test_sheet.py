@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from dsf.data import load
+from dsf.data.augment import Recipe
 from dsf.data.sheet import grid, view_sheet
 
 
@@ -42,6 +43,14 @@ def test_a_sheet_shows_images_and_their_views():
             assert not np.array_equal(view, first)
     assert np.array_equal(sheet, np.asarray(view_sheet(split, images=3, views=4, seed=5)))
     assert not np.array_equal(sheet, np.asarray(view_sheet(split, images=3, views=4, seed=6)))
+
+
+def test_a_recipe_may_be_changed():
+    split = load("embedded", "test")
+    still = Recipe(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0.0)
+    sheet = np.asarray(view_sheet(split, images=1, views=1, recipe=still))
+    stored, view = sheet[4:100, 4:100], sheet[4:100, 108:204]
+    assert np.array_equal(stored, view)
 
 
 def test_views_may_have_another_size():

@@ -1,5 +1,7 @@
 """A picture of images and their views: what a recipe does to them, at a glance."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from PIL import Image
@@ -7,6 +9,9 @@ from PIL import Image
 from dsf.data.sampler import EpochSampler
 from dsf.data.source import Bytes
 from dsf.data.split import Split
+
+if TYPE_CHECKING:
+    from dsf.data.augment import Recipe
 
 _GAP = 4
 _CELL = 96
@@ -16,7 +21,7 @@ def view_sheet(
     split: Split,
     images: int = 6,
     views: int = 8,
-    recipe: str = "cifar",
+    recipe: "str | Recipe" = "cifar",
     size: int | None = None,
     seed: int = 0,
 ) -> Image.Image:
@@ -26,13 +31,13 @@ def view_sheet(
         split: where the images come from.
         images: how many rows.
         views: how many views an image.
-        recipe: a name in ``dsf.data.augment.RECIPES``.
+        recipe: a ``dsf.data.augment.Recipe``, or the name of one in ``RECIPES``.
         size: the side of a view; by default that of the stored images.
         seed: of both choices.
     """
     from dsf.data.augment import RECIPES, Views
 
-    if recipe not in RECIPES:
+    if isinstance(recipe, str) and recipe not in RECIPES:
         raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
     if not 1 <= images <= len(split):
         raise ValueError(f"images must be in [1, {len(split)}]; got {images}")

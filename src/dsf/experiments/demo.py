@@ -1,0 +1,118 @@
+"""The demo: train on the embedded images, evaluate before and after, show it on a page."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from dsf.data.files import write_file
+from dsf.data.sheet import view_sheet
+from dsf.experiments import build
+from dsf.experiments.evaluations import EVALUATIONS, Evaluator, Features, load_run
+from dsf.experiments.page import Gallery, Look, look, read_run, run_page
+from dsf.experiments.page.accuracy import UNTRAINED
+from dsf.experiments.page.features import first_of_each_class
+from dsf.experiments.recipe import load_recipe
+from dsf.experiments.run import CONFIG, train, write_results
+from dsf.experiments.settings import Settings
+
+RECIPE = "demo"
+PAGE = "report.html"
+_ROWS, _VIEWS = 6, 8  # of the sheet
+
+
+class Demo(NamedTuple):
+    """What the demo leaves behind: the results by name, and the page."""
+
+    results: dict[str, Any]
+    page: Path
+
+
+def run_demo(
+    folder: Path | str,
+    overrides: Sequence[str] = (),
+    say: Callable[[str], None] = lambda text: None,
+    show: bool = True,
+) -> Demo:
+    """Run the demo, or go on with one that was stopped.
+
+    Args:
+        folder: of the run.
+        overrides: settings to change, ``key=value`` each.
+        say: told what happens next.
+        show: a bar or lines on the standard error while it trains.
+    """
+    folder = Path(folder)
+    _check(folder)
+    settings = load_recipe(RECIPE, list(overrides))
+    resolved = build.resolve(settings)
+    evaluator = Evaluator(resolved, torch.device(resolved.device))
+    say("evaluating the untrained encoder")
+    untrained = build.build_method(resolved).to(resolved.device)
+    before = evaluator.features(untrained)
+    results = {
+        f"{UNTRAINED}{name}": evaluate(resolved, *before) for name, evaluate in EVALUATIONS.items()
+    }
+    say(f"training in {folder}")
+    train(settings, folder, resume=(folder / CONFIG).is_file(), show=show)
+    say("evaluating the trained encoder")
+    _, trained, checkpoint = load_run(folder, resolved.device)
+    after = evaluator.features(trained)
+    for name, evaluate in EVALUATIONS.items():
+        results[name] = evaluate(resolved, *after)
+        results[name]["protocol"]["checkpoint"] = checkpoint.name
+    write_results(folder, results)
+    page = folder / PAGE
+    write_file(page, make_page(folder, resolved, before, after).encode())
+    return Demo(results, page)
+
+
+def make_page(
+    folder: Path,
+    settings: Settings,
+    before: tuple[Features, Features],
+    after: tuple[Features, Features],
+) -> str:
+    """The page of the demo.
+
+    Args:
+        folder: of the run.
+        settings: resolved ones.
+        before: features of the training and test images by the untrained encoder.
+        after: and by the trained one.
+    """
+    train_split, test_split = (build.load_split(settings, name) for name in ("train", "test"))
+    train_labels, test_labels = before[0].labels.cpu(), before[1].labels.cpu()
+    queries = first_of_each_class(test_labels)
+    recipe = build.view_recipe(settings)
+
+    def seen(features: tuple[Features, Features]) -> Look:
+        of_train, of_test = (part.backbone for part in features)
+        return look(of_train, train_labels, of_test, test_labels, queries)
+
+    gallery = Gallery(
+        view_sheet(train_split, _ROWS, _VIEWS, recipe, settings.views.size, settings.seed),
+        _VIEWS,
+        train_split.images(),
+        train_labels,
+        test_split.images(),
+        test_labels,
+        queries,
+        train_split.classes,
+        seen(before),
+        seen(after),
+    )
+    lead = (
+        f"An encoder ({settings.encoder.name}) was trained on {len(train_labels):,} small "
+        f"photographs for {settings.epochs} epochs, with {settings.views.count} random views of "
+        "each at a time. It saw no labels: they serve only to measure what it learned."
+    )
+    return run_page("DSF demo", lead, read_run(folder), gallery)
+
+
+def _check(folder: Path) -> None:
+    """Fail before any work if the run could not be kept there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not (folder / CONFIG).is_file():
+        raise FileExistsError(f"{folder} is not empty and holds no run: take another folder")

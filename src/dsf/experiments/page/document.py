@@ -1,0 +1,53 @@
+"""The frame of a page: one file that needs no other."""
+
+from collections.abc import Iterable
+from importlib.resources import files
+
+from dsf.experiments.page.markup import Markup, join, tag
+
+
+def document(title: str, body: Iterable[Markup], style: str = "") -> str:
+    """A whole HTML page with the style sheet inside.
+
+    Args:
+        title: of the page.
+        body: the content.
+        style: more rules for the style sheet.
+    """
+    sheet = f"{files(__package__).joinpath('style.css').read_text(encoding='utf-8')}{style}\n"
+    if "</" in sheet:
+        raise ValueError("style must not hold '</', which would end it in the middle")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        # Without an icon of its own the browser would ask the server for one.
+        tag("link", rel="icon", href="data:,"),
+        tag("style", Markup(f"\n{sheet}")),
+    )
+    content = tag("body", Markup("\n"), join(body), Markup("\n"))
+    return f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
+
+
+def section(identifier: str, heading: str, *content: object) -> Markup:
+    """A part of the page under a heading."""
+    part = tag(
+        "section",
+        tag("h2", heading, id=identifier),
+        *content,
+        aria_labelledby=identifier,
+    )
+    return Markup(f"\n{part}")
+
+
+def note(content: object) -> Markup:
+    """A paragraph that says what is missing."""
+    return tag("p", tag("strong", "Note."), " ", content, class_="note")
+
+
+def figure(picture: Markup, *caption: object, heading: str | None = None) -> Markup:
+    """A picture, what it is called, and what one should see."""
+    title = None if heading is None else tag("h3", heading)
+    return tag("figure", title, picture, tag("figcaption", *caption))
