@@ -174,8 +174,6 @@ class Loop:
     ) -> MethodOutput:
         sizes = self.batches.sizes(samples)
         views = self.views(images, samples, epoch, self._view_ids, sizes)
-        if self.device.type == "cpu":
-            views = views.contiguous()  # faster there, for BatchNorm in splits above all
         if diagnose:
             self._spread.start()
         reduced = self.plan.precision == "bf16"

@@ -77,7 +77,9 @@ class TestCuda:
         expected = views(*batch(count=64, views=8))
         views = views.cuda()
         function = torch.compile(views, fullgraph=True) if compiled else views
-        ours = function(*batch("cuda", count=64, views=8)).cpu()
+        ours = function(*batch("cuda", count=64, views=8))
+        assert ours.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
+        ours = ours.cpu()
         level = 1 / (255 * torch.tensor(views.recipe.std)[:, None, None])
         assert ((ours - expected).abs() <= 1.001 * level).all()
         # The arithmetic is made to be exact; a level would already be a surprise.

@@ -26,14 +26,15 @@ def apply_one(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
     On a GPU, and compiled, every step is computed for all views: to ask how many chose it would
     wait for the device, and shapes would change. In eager mode on the CPU asking is free.
     """
-    if planes[0].device.type == "cpu" and not torch.compiler.is_compiling():
+    if eager_on_cpu(planes[0]):
         return _apply_to_some(choice, steps, planes)
-    before = result = levels(planes)
     for number, (operation, parameters) in steps.items():
-        chosen, after = per_view(choice == number), operation(before, *parameters)
-        red, green, blue = (torch.where(chosen, *x) for x in zip(after, result, strict=True))
-        result = red, green, blue
-    return stored(result)
+        # One after the other: compiled, that fuses better than all from the same input.
+        after = stored(operation(levels(planes), *parameters))
+        chosen = per_view(choice == number)
+        red, green, blue = (torch.where(chosen, *x) for x in zip(after, planes, strict=True))
+        planes = red, green, blue
+    return planes
 
 
 def apply_where(
@@ -60,6 +61,11 @@ def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Pl
         return planes
     red, green, blue = (torch.cat(x).index_select(0, source) for x in zip(*rows, strict=True))
     return red, green, blue
+
+
+def eager_on_cpu(tensor: Tensor) -> bool:
+    """Whether its values may be looked at without waiting for a device or breaking a graph."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def levels(planes: Planes) -> Planes:

@@ -59,13 +59,13 @@ class RandAugment(nn.Module):
         threshold = self.thresholds[operation].to(torch.float32)
         flatten = partial(levels.equalize, positions=positions)
         steps: dict[str, Step] = {
+            "Contrast": (contrast, (factor,)),
+            "AutoContrast": (levels.autocontrast, ()),
             "Brightness": (brightness, (factor,)),
             "Color": (saturation, (factor,)),
-            "Contrast": (contrast, (factor,)),
-            "Sharpness": (levels.sharpness, (factor,)),
             "Posterize": (levels.posterize, (step,)),
             "Solarize": (levels.solarize, (threshold,)),
-            "AutoContrast": (levels.autocontrast, ()),
+            "Sharpness": (levels.sharpness, (factor,)),
             "Equalize": (flatten, (operation == _PLACE["Equalize"],)),
         }
         numbered = {_PLACE[name]: steps[name] for name in steps}

@@ -16,7 +16,7 @@ from torch import Tensor
 from dsf.data.augment.fixed import divide, per_view
 from dsf.data.augment.geometry import PLACES, coordinates
 from dsf.data.augment.parameters import Parameters
-from dsf.data.augment.planes import Planes
+from dsf.data.augment.planes import Planes, eager_on_cpu
 
 MAX_SHRINK = 4
 """How many times larger than the views images may be for ``crop_affine``."""
@@ -48,8 +48,7 @@ def crop(images: Tensor, parameters: Parameters, sizes: Tensor, positions: Tenso
     x, x_weights = _filter(parameters.left, parameters.width, columns, width, positions)
     y, y_weights = _filter(parameters.top, parameters.height, rows, height, positions)
     views = x.shape[0]
-    large = height * width > _SMALL
-    if large and images.device.type == "cpu" and not torch.compiler.is_compiling():
+    if height * width > _SMALL and eager_on_cpu(images):
         top, bottom = _window(parameters.top, parameters.height, rows, height)
         return _one_by_one(images, (top, bottom), (x, x_weights), (y, y_weights))
 
