@@ -54,12 +54,6 @@ def test_augment(run):
         assert row["times_torchvision"] > 0
 
 
-def test_step(run):
-    output, result = run("step.py")
-    assert "eager fp32" in output
-    assert all(row["ms"] > 0 for row in result["steps"])
-
-
 def test_knn(run):
     output, result = run("knn.py")
     assert "scikit-learn" in output

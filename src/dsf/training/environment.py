@@ -37,7 +37,12 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the source, and whether it was changed; None for an installed package."""
+    """The commit of the source, and whether it was changed; None for an installed package.
+
+    Where the source was copied without its repository, DSF_COMMIT may say it.
+    """
+    if said := os.environ.get("DSF_COMMIT"):
+        return said
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:

@@ -1,9 +1,10 @@
 """The training loop."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import torch
@@ -148,6 +149,15 @@ class Loop:
             if last:
                 self._end_epoch(epoch + 1)
             self._save_or_stop(log, signals)
+
+    def try_steps(self) -> Iterator[None]:
+        """Train step after step without metrics or checkpoints, to measure what a step costs."""
+        self.method.train()
+        for epoch in count():
+            number = torch.full((), epoch, dtype=torch.int64, device=self.device)
+            for batch in self.batches.epoch(epoch):
+                self._train_step(batch, number, diagnose=False)
+                yield
 
     def _train_step(self, batch: Batch, epoch: Tensor, diagnose: bool) -> None:
         lr = self.schedule(self.step)

@@ -1,0 +1,53 @@
+"""``dsf bench``: what this machine makes of it."""
+
+import argparse
+import time
+from pathlib import Path
+
+from dsf.commands.parser import Parser
+
+
+def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "bench",
+        help="measure the speed and memory of a training step",
+        description="step: a whole training step of a recipe, with data and views, beside the\n"
+        "same without compilation and in plain eager fp32. Needs no data set.",
+        example="dsf bench step\ndsf bench step cifar10-dsf views.count=4 --json step.json",
+    )
+    parser.add_argument("what", metavar="step", choices=["step"], help="what to measure")
+    parser.add_argument(
+        "recipe", metavar="RECIPE", nargs="?", help="which (cifar10-dsf on a GPU, else demo)"
+    )
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to change")
+    parser.add_argument("--steps", type=int, help="how many to measure (200 on a GPU, else 5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
+    parser.set_defaults(run=_bench)
+
+
+def _bench(options: argparse.Namespace) -> None:
+    import torch
+
+    from dsf.data.files import write_json
+    from dsf.experiments.cost import step_costs
+    from dsf.training.environment import environment
+
+    on_gpu = torch.cuda.is_available()
+    recipe, overrides = options.recipe, options.overrides
+    if recipe is not None and "=" in recipe:
+        recipe, overrides = None, [recipe, *overrides]
+    recipe = recipe or ("cifar10-dsf" if on_gpu else "demo")
+    started = time.time()
+    costs = step_costs(recipe, overrides, options.steps or (200 if on_gpu else 5))
+    for cost in costs:
+        memory = "" if cost.gibibytes is None else f"  {cost.gibibytes:.2f} GiB"
+        print(
+            f"{cost.what:<21} {cost.milliseconds:9.2f} ms  {cost.views_per_second:10,.0f} views/s"
+            f"{memory}  {cost.times:5.2f} times as fast as {costs[-1].what}"
+        )
+    if options.json:
+        device = torch.device("cuda" if on_gpu else "cpu")
+        where = environment(device) | {"wall_s": time.time() - started, "seed": 0}
+        report = {"provenance": where, "recipe": recipe, "overrides": overrides}
+        write_json(options.json, report | {"steps": [cost._asdict() for cost in costs]})
