@@ -41,6 +41,11 @@ def resolve(settings: Settings, images: Split | None = None) -> Settings:
         values["precision"] = "bf16" if device == "cuda" else "fp32"
     if settings.compile == AUTO:
         values["compile"] = device == "cuda"
+    alone = device == "cuda" and distributed.launched()[1] == 1
+    if settings.graph is True and not alone:
+        raise ValueError("graph: a CUDA graph needs a GPU and one process; take auto or false")
+    if settings.graph == AUTO:
+        values["graph"] = alone and values["compile"]
     if settings.autotune == AUTO:
         values["autotune"] = not settings.deterministic
     if settings.loss.temperature is None:

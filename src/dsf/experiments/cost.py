@@ -18,8 +18,9 @@ from dsf.training.numerics import numerics
 
 VARIANTS = {
     "as the recipe has it": [],
-    "without compilation": ["compile=false"],
-    "eager fp32": ["compile=false", "precision=fp32", "autotune=false"],
+    "not as a CUDA graph": ["graph=false"],
+    "nor compiled": ["graph=false", "compile=false"],
+    "eager fp32": ["graph=false", "compile=false", "precision=fp32", "autotune=false"],
 }
 """What the recipe is compared with, by the settings that are changed."""
 
@@ -32,7 +33,7 @@ class StepCost(NamedTuple):
         milliseconds: on average.
         images_per_second: how fast that is.
         views_per_second: with all views of an image.
-        gibibytes: the most that was allocated on the GPU; None on a CPU.
+        gibibytes: the most that torch took of the GPU's memory; None on a CPU.
         warm_up_seconds: what came before: compilation, cuDNN's choices, the first steps.
         times: how many times the speed of the last variant.
     """
@@ -47,7 +48,7 @@ class StepCost(NamedTuple):
 
 
 def step_costs(recipe: str, overrides: Sequence[str] = (), steps: int = 200) -> list[StepCost]:
-    """Measure the steps of a recipe as it is, without compilation, and in plain eager fp32.
+    """Measure the steps of a recipe as it is, and with less and less of what makes it fast.
 
     Images are random bytes, 50,000 of them as in CIFAR-10, or 2,000 on a CPU: what they show
     changes nothing about the time.
@@ -90,10 +91,11 @@ def _measure(what: str, settings: Settings, split: Split, steps: int) -> StepCos
         _take(run, 10 if on_gpu else 1, device)
         ready = time.perf_counter()
         if on_gpu:
+            torch.cuda.empty_cache()  # what cuDNN's search took
             torch.cuda.reset_peak_memory_stats()
         _take(run, steps, device)
         seconds = (time.perf_counter() - ready) / steps
-        peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
+        peak = torch.cuda.max_memory_reserved() / 2**30 if on_gpu else None
     speed = settings.batch_size / seconds
     return StepCost(what, 1e3 * seconds, speed, settings.views.count * speed, peak, ready - started)
 
@@ -101,7 +103,13 @@ def _measure(what: str, settings: Settings, split: Split, steps: int) -> StepCos
 def _make_loop(settings: Settings, split: Split, device: torch.device, folder: Path) -> Loop:
     batches = build.build_batches(settings, split, device)
     method = build.place(build.build_method(settings), settings, device)
-    plan = Plan(1, settings.views.count, settings.accumulate, settings.precision)  # type: ignore[arg-type]
+    plan = Plan(
+        1,
+        settings.views.count,
+        settings.accumulate,
+        settings.precision,  # type: ignore[arg-type]
+        settings.graph is True,
+    )
     schedule = build.build_schedule(settings, len(batches))
     views, optimiser = build.build_views(settings, device), build.build_optimiser(settings, method)
     return Loop(method, batches, views, optimiser, schedule, plan, Checkpoints(folder), None)

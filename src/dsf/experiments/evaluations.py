@@ -132,7 +132,7 @@ def load_run(folder: Path | str, device: str = "auto") -> tuple[Settings, Method
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}")
-    changes = [f"device={device}", "compile=false"]
+    changes = [f"device={device}", "compile=false", "graph=false"]
     settings = build.resolve(load_recipe(str(folder / CONFIG), changes))
     if settings.device == "cpu" and settings.precision == "bf16":  # slower there, and coarser
         settings = build.resolve(load_recipe(str(folder / CONFIG), [*changes, "precision=fp32"]))

@@ -97,6 +97,7 @@ def _make_loop(settings: Settings, split: Any, folder: Path, device: torch.devic
         settings.views.count,
         settings.accumulate,
         settings.precision,  # type: ignore[arg-type]
+        settings.graph is True,
         settings.log_every,
         settings.checkpoint.minutes,
         settings.checkpoint.steps,

@@ -287,6 +287,7 @@ class Settings(Part):
         device: cpu or cuda; auto: cuda where there is one.
         precision: of the encoder; heads and loss have at least fp32. auto: bf16 on a GPU.
         compile: encoders, loss and views; auto: on a GPU.
+        graph: record the whole step as a CUDA graph; auto: where compiled, with one process.
         deterministic: the same bits in every run on one machine, at some cost.
         autotune: let cuDNN try its algorithms; auto: unless deterministic.
         log_every: steps between lines of metrics.
@@ -315,6 +316,7 @@ class Settings(Part):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "bf16", "fp32", "fp64"] = "auto"
     compile: Switch = AUTO
+    graph: Switch = AUTO
     deterministic: bool = False
     autotune: Switch = AUTO
     log_every: PositiveInt = 50

@@ -140,16 +140,14 @@ class _Normalise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         input, weight, mean, scale = ctx.saved_tensors
-        values, n = _wide(input), len(mean)
-        gradient = _wide(gradient)
-        normal = (values - _spread(mean, values)) * _spread(scale, values)
+        n, gradient = len(mean), _wide(gradient)
+        # Not by `_wide`: compiled, its copy would be kept for this instead of the input.
+        normal = (input - _spread(mean, input)) * _spread(scale, input)
         of_bias, of_weight = (_group_sums(each, n) for each in (gradient, gradient * normal))
         count = input.numel() // mean.numel()
         gain = scale if weight is None else scale * weight
-        of_input = _spread(gain, values) * (
-            gradient
-            - _spread(of_bias / count, values)
-            - normal * _spread(of_weight / count, values)
+        of_input = _spread(gain, input) * (
+            gradient - _spread(of_bias / count, input) - normal * _spread(of_weight / count, input)
         )
         affine = weight is not None
         return (

@@ -18,6 +18,7 @@ from dsf.methods import Method, MethodOutput
 from dsf.training import checkpoints as saved
 from dsf.training.batches import Batches
 from dsf.training.checkpoints import Checkpoints, Loaded
+from dsf.training.graph import StepGraph
 from dsf.training.health import NonFiniteLossError, Spread, collapse_warning
 from dsf.training.metrics import Line, Meter, MetricsFile, add_states, means
 from dsf.training.numerics import DTYPES, Precision
@@ -51,6 +52,7 @@ class Plan:
         views: M, views an image.
         accumulate: pieces a step is computed in.
         precision: of the encoder, by autocast where it is bf16.
+        graph: record the step as a CUDA graph; for one process.
         log_every: steps between fetching metrics, which waits for the device.
         save_minutes: time between checkpoints.
         save_steps: steps between them, besides.
@@ -60,6 +62,7 @@ class Plan:
     views: int
     accumulate: int = 1
     precision: Precision = "fp32"
+    graph: bool = False
     log_every: int = 50
     save_minutes: float = 2.0
     save_steps: int | None = None
@@ -113,6 +116,7 @@ class Loop:
         self._epoch: dict[str, list[float]] = {}
         self._images = 0  # since the last line
         self._clock = self._saved_at = time.perf_counter()
+        self._step = StepGraph(self._compute) if plan.graph else self._compute
         self._model: nn.Module = method
         if distributed.world_size() > 1:
             self._model = distributed.parallel(method, self.device)
@@ -162,22 +166,30 @@ class Loop:
     def _train_step(self, batch: Batch, epoch: Tensor, diagnose: bool) -> None:
         lr = self.schedule(self.step)
         for group in self.optimiser.param_groups:
-            group["lr"] = lr
+            if isinstance(group["lr"], Tensor):  # a recorded step reads it from there
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+        output = self._step(batch.samples, batch.images, epoch, diagnose)
+        self._window.watch(output.loss, self.step + 1)
+        self._window.add(loss=output.loss, **output.diagnostics)
+        self._images += len(batch.samples) * distributed.world_size()
+
+    def _compute(
+        self, samples: Tensor, images: Tensor, epoch: Tensor, diagnose: bool
+    ) -> MethodOutput:
         pieces = self.plan.accumulate
-        split = zip(batch.samples.chunk(pieces), batch.images.chunk(pieces), strict=True)
+        split = zip(samples.chunk(pieces), images.chunk(pieces), strict=True)
         losses = []
-        for number, (samples, images) in enumerate(split, start=1):
+        for number, piece in enumerate(split, start=1):
             with self._synchronised(number == pieces):
-                output = self._forward(samples, images, epoch, diagnose and number == pieces)
+                output = self._forward(*piece, epoch, diagnose and number == pieces)
                 (output.loss / pieces).backward()
             losses.append(output.loss.detach())
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.method.after_step()
-        loss = torch.stack(losses).mean()
-        self._window.watch(loss, self.step + 1)
-        self._window.add(loss=loss, **output.diagnostics)
-        self._images += len(batch.samples) * distributed.world_size()
+        return MethodOutput(torch.stack(losses).mean(), output.diagnostics)
 
     def _forward(
         self, samples: Tensor, images: Tensor, epoch: Tensor, diagnose: bool
@@ -299,7 +311,7 @@ class Loop:
         self._share_statistics()
         self._lap()
         if self.device.type == "cuda":
-            peak = torch.cuda.max_memory_allocated(self.device)
+            peak = torch.cuda.max_memory_reserved(self.device)  # a graph's memory counts there only
             self.peak_memory = max(self.peak_memory, peak)
         random = saved.random_state(self.device).to(self.device)
         tensors = saved.module_tensors(self.method)

@@ -34,16 +34,21 @@ def create_optimiser(
     betas: tuple[float, float] = (0.9, 0.999),
     trust: float = 1e-3,
 ) -> Optimizer:
-    """``sgd``, ``adamw`` or ``lars``; one kernel for many parameters wherever they live."""
+    """``sgd``, ``adamw`` or ``lars``; one kernel for many parameters wherever they live.
+
+    On a GPU the learning rate is a tensor there, so that a CUDA graph of the step can follow it.
+    """
     groups = list(groups)
-    on_gpu = all(parameter.is_cuda for group in groups for parameter in group["params"])
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    on_gpu = bool(parameters) and all(parameter.is_cuda for parameter in parameters)
     how = {"fused": True} if on_gpu else {"foreach": True}
+    rate = torch.tensor(lr, device=parameters[0].device) if on_gpu else lr
     if name == "sgd":
-        return SGD(groups, lr=lr, momentum=momentum, **how)
+        return SGD(groups, lr=rate, momentum=momentum, **how)
     if name == "adamw":
-        return AdamW(groups, lr=lr, betas=betas, **how)
+        return AdamW(groups, lr=rate, betas=betas, capturable=on_gpu, **how)
     if name == "lars":
-        return LARS(groups, lr=lr, momentum=momentum, trust=trust)
+        return LARS(groups, lr=rate, momentum=momentum, trust=trust)
     raise ValueError(f"optimiser must be one of sgd, lars, adamw; got {name!r}")
 
 
@@ -66,7 +71,7 @@ class LARS(Optimizer):
     def __init__(
         self,
         params: Any,
-        lr: float,
+        lr: float | Tensor,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
         trust: float = 1e-3,
@@ -111,7 +116,7 @@ class LARS(Optimizer):
         buffers = [self._buffer(parameter) for parameter in parameters]
         torch._foreach_mul_(buffers, group["momentum"])
         torch._foreach_add_(buffers, updates)
-        torch._foreach_add_(parameters, buffers, alpha=-group["lr"])
+        torch._foreach_sub_(parameters, torch._foreach_mul(buffers, group["lr"]))
 
     def _buffer(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
