@@ -10,7 +10,7 @@ from dsf.methods import MethodOutput
 Step = Callable[[Tensor, Tensor, Tensor, bool], MethodOutput]
 """(samples, images, epoch, whether to diagnose) to the loss and diagnostics."""
 
-_WARM_UP = 3
+_WARM_UP = 2
 
 
 class StepGraph:
@@ -26,7 +26,7 @@ class StepGraph:
 
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._done = 0
+        self._done = {True: 0, False: 0}
         self._inputs: list[Tensor] = []
         self._recorded: dict[bool, tuple[torch.cuda.CUDAGraph, MethodOutput]] = {}
 
@@ -34,9 +34,12 @@ class StepGraph:
         self, samples: Tensor, images: Tensor, epoch: Tensor, diagnose: bool
     ) -> MethodOutput:
         """Take one step."""
-        if self._done < _WARM_UP:
-            self._done += 1
-            loss, diagnostics = self._step(samples, images, epoch, True)
+        if self._done[diagnose] < _WARM_UP:
+            # Those with diagnostics come first, asked for or not: later they would need memory
+            # beside the recorded step's.
+            extended = diagnose or self._done[True] < _WARM_UP
+            self._done[extended] += 1
+            loss, diagnostics = self._step(samples, images, epoch, extended)
             return MethodOutput(loss, diagnostics if diagnose else {})
         if not self._inputs:
             self._inputs = [x.clone() for x in (samples, images, epoch)]
