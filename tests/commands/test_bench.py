@@ -13,7 +13,8 @@ def test_a_step_is_measured(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         "as the recipe has it",
-        "without compilation",
+        "not as a CUDA graph",
+        "nor compiled",
         "eager fp32",
     ]
     assert all("views/s" in line for line in lines)

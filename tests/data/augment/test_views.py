@@ -1,6 +1,5 @@
 """Views are a function of seed, epoch, sample and view, and complain clearly."""
 
-import threading
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
@@ -123,34 +122,6 @@ def test_two_sides():
     assert torch.equal(out[:, :2], first(IMAGES, SAMPLES, 1, IDS[:2]))
     assert torch.equal(out[:, 2:], second(IMAGES, SAMPLES, 1, IDS[2:]))
     assert out.is_contiguous()
-
-
-@both_forms
-def test_cores_share_the_work_and_change_nothing(exact, monkeypatch):
-    views, images = Views(exact=exact), IMAGES[:7]
-    expected = views(images, SAMPLES[:7], 0, IDS)
-    monkeypatch.setattr("dsf.data.augment.views._CACHED", 2 * 4 * 32**2)  # two images at a time
-    makers = set()
-    apply_to = views.apply_to
-
-    def spy(*arguments):
-        makers.add((threading.current_thread().name, torch.get_num_threads()))
-        return apply_to(*arguments)
-
-    monkeypatch.setattr(views, "apply_to", spy)
-    before = torch.get_num_threads()
-    with torch.inference_mode():
-        made = views(images, SAMPLES[:7], 0, IDS)
-    assert torch.equal(made, expected)
-    assert all(name.startswith("views") and threads == 1 for name, threads in makers)
-    assert torch.get_num_threads() == before
-
-
-def test_an_error_in_a_piece_is_not_lost(monkeypatch):
-    views = Views()
-    monkeypatch.setattr(views, "apply_to", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        views(IMAGES, SAMPLES, 0, IDS)
 
 
 def test_two_sides_must_fit():

@@ -1,6 +1,5 @@
 """Many views of each image, made in one batch where the images live."""
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import torch
@@ -12,11 +11,9 @@ from dsf.data.augment.colour import grayscale, jitter
 from dsf.data.augment.fixed import per_view
 from dsf.data.augment.levels import solarize
 from dsf.data.augment.parameters import Draw, Parameters
-from dsf.data.augment.planes import Planes, apply_where, eager_on_cpu
+from dsf.data.augment.planes import Planes, apply_where
 from dsf.data.augment.randaugment import RandAugment, is_geometric
 from dsf.data.augment.recipe import Recipe, find_recipe
-
-_CACHED = 1 << 20  # pixels of views that a core makes at a time
 
 
 class Views(nn.Module):
@@ -75,7 +72,6 @@ class Views(nn.Module):
         epoch: Tensor | int,
         view_ids: Tensor,
         sizes: Tensor | None = None,
-        out: Tensor | None = None,
     ) -> Tensor:
         """Views of images.
 
@@ -87,7 +83,6 @@ class Views(nn.Module):
             view_ids: (M,) int64, which views to make.
             sizes: (B, 2) integers, the original height and width where images were squashed to
                 H x W; crops are drawn in the original geometry.
-            out: a tensor to fill, in eager mode on a CPU.
 
         Returns:
             (B, M, 3, size, size) of ``dtype``, as encoders are fastest with it: on a GPU
@@ -102,40 +97,14 @@ class Views(nn.Module):
         sizes = sizes.to(torch.int64)
         parameters = self.draw(samples, epoch, view_ids, sizes)
         sizes = sizes[:, None].expand(-1, view_ids.shape[0], -1).flatten(0, 1)
-        shape = (*samples.shape, *view_ids.shape, 3, self.size, self.size)
-        if eager_on_cpu(images):
-            out = torch.empty(shape, dtype=self.dtype) if out is None else out
-            self._in_pieces(images, parameters, sizes, out)
-            return out
-        planes = [
-            self._scaled(plane, channel).to(self.dtype).view(*shape[:2], self.size, self.size)
-            for channel, plane in enumerate(self.apply_to(images, parameters, sizes))
+        planes = self.apply_to(images, parameters, sizes)
+        scaled = [
+            self._scaled(plane, channel).unflatten(0, (*samples.shape, *view_ids.shape))
+            for channel, plane in enumerate(planes)
         ]
         if images.device.type == "cpu":
-            return torch.stack(planes, dim=2)
-        return torch.stack(planes, dim=-1).permute(0, 1, 4, 2, 3)
-
-    def _in_pieces(
-        self, images: Tensor, parameters: Parameters, sizes: Tensor, out: Tensor
-    ) -> None:
-        # Most operations are too small for torch to divide them among the cores: instead every
-        # core takes some images through all of them, few enough to stay in its cache.
-        views = out.shape[1]
-        few = max(1, _CACHED // (views * self.size**2))
-        inference = torch.is_inference_mode_enabled()
-
-        def make(start: int) -> None:
-            rows = slice(views * start, views * (start + few))
-            some = Parameters(*(parameter[rows] for parameter in parameters))
-            with torch.inference_mode(inference):
-                planes = self.apply_to(images[start : start + few], some, sizes[rows])
-                for channel, plane in enumerate(planes):
-                    part = out[start : start + few, :, channel]
-                    part.copy_(self._scaled(plane, channel).view_as(part))
-
-        threads = torch.get_num_threads()
-        with ThreadPoolExecutor(threads, "views", torch.set_num_threads, (1,)) as pool:
-            list(pool.map(make, range(0, len(images), few)))
+            return torch.stack(scaled, dim=2)
+        return torch.stack(scaled, dim=-1).permute(0, 1, 4, 2, 3)
 
     def apply_to(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
         """The views as (V, size, size) planes of bytes; ``sizes`` is (V, 2) int64."""
@@ -159,7 +128,8 @@ class Views(nn.Module):
     def _scaled(self, plane: Tensor, channel: int) -> Tensor:
         # Bytes less the mean, by the deviation.
         mean, std = self.recipe.mean[channel], self.recipe.std[channel]
-        return (plane.to(torch.float32) - 255 * mean) * (1 / (255 * std))
+        centred = plane.to(torch.float32) - 255 * mean
+        return (centred * (1 / (255 * std))).to(self.dtype)
 
     def _separately(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
         planes = resample.crop(images, parameters, sizes, self.positions)
@@ -261,13 +231,6 @@ class TwoSides(nn.Module):
                 f"view_ids must be one-dimensional and even in number; got {tuple(view_ids.shape)}"
             )
         first_ids, second_ids = view_ids.chunk(2)
-        if eager_on_cpu(images):
-            shape = (*samples.shape, *view_ids.shape, 3, self.first.size, self.first.size)
-            views = torch.empty(shape, dtype=self.first.dtype)
-            first, second = views.chunk(2, dim=1)
-            self.first(images, samples, epoch, first_ids, sizes, first)
-            self.second(images, samples, epoch, second_ids, sizes, second)
-            return views
         first = self.first(images, samples, epoch, first_ids, sizes)
         second = self.second(images, samples, epoch, second_ids, sizes)
         if images.device.type == "cpu":
