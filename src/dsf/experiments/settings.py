@@ -63,7 +63,7 @@ class Views(Part):
         recipe: by what augmentation.
         second: by what those of the second half, where it is another.
         options: what to change in both, of ``dsf.data.augment.Recipe``.
-        exact: keep torchvision's order of operations (slower).
+        exact: torchvision's order of operations; false: movements are part of the crop.
     """
 
     count: Annotated[int, Field(ge=2, multiple_of=2)] = 8
@@ -71,7 +71,7 @@ class Views(Part):
     recipe: str = "cifar"
     second: str | None = None
     options: dict[str, Any] = {}
-    exact: bool = False
+    exact: bool = True
 
     @field_validator("recipe", "second")
     @classmethod

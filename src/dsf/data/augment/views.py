@@ -24,10 +24,10 @@ class Views(nn.Module):
     pure function of (seed, epoch, sample, view) and the image: the same bits in every batch, on
     every rank and device, in eager mode and compiled.
 
-    With ``exact=True`` each operation sees what torchvision's would: the crop is PIL's (to the bit
-    where it enlarges, within a level where it shrinks), and RandAugment's shears, translations and
-    rotations take the nearest pixel of it. By default crop, flip and these movements are one
-    resampling, bilinear like the crop; without RandAugment the two forms are the same. It changes:
+    Each operation sees what torchvision's would: the crop is PIL's (to the bit where it enlarges,
+    within a level where it shrinks), and RandAugment's shears, translations and rotations take the
+    nearest pixel of it. With ``exact=False`` crop, flip and these movements are one resampling,
+    bilinear like the crop; without RandAugment the two forms are the same. It changes:
 
     - moved pixels are interpolated from the stored image, not copied from the resized crop;
     - of two movements the second may bring back what the first moved out of the view;
@@ -50,7 +50,7 @@ class Views(nn.Module):
         recipe: str | Recipe = "cifar",
         size: int = 32,
         seed: int = 0,
-        exact: bool = False,
+        exact: bool = True,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
