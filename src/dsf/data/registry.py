@@ -16,6 +16,7 @@ from dsf.data.fashion import FASHION_MNIST
 from dsf.data.folder import PREFIX, folder_data_set
 from dsf.data.layout import data_root
 from dsf.data.progress import Progress
+from dsf.data.sets import SETS
 from dsf.data.source import DataSet, Request
 from dsf.data.split import Split
 from dsf.data.store import MANIFEST, Store, is_store
@@ -23,7 +24,7 @@ from dsf.data.store import MANIFEST, Store, is_store
 if sys.platform != "win32":
     import fcntl
 
-DATASETS = {data_set.name: data_set for data_set in (CIFAR10, CIFAR100, FASHION_MNIST)}
+DATASETS = {data_set.name: data_set for data_set in (CIFAR10, CIFAR100, FASHION_MNIST, *SETS)}
 EMBEDDED = "embedded"
 
 
@@ -155,7 +156,8 @@ def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None
 def _only_size(name: str, data_set: DataSet) -> Path:
     """The store of a data set whose size was not given."""
     root = data_root()
-    ends = (file.parent.name.rpartition("-")[-1] for file in root.glob(f"{data_set.name}-*/{MANIFEST}"))
+    stores = (file.parent.name for file in root.glob(f"{data_set.name}-*/{MANIFEST}"))
+    ends = (store.removeprefix(f"{data_set.name}-") for store in stores)
     sizes = sorted(int(end) for end in ends if end.isdecimal())
     if len(sizes) > 1:
         raise ValueError(
