@@ -8,28 +8,28 @@ from dsf.data.pictures import Item, PictureSource
 from dsf.data.sets.unpacked import Unpacked
 from dsf.data.source import DataSet, Integers, Request, Source
 
-_LABELS = ("imagelabels.mat", "labels")
-_SPLITS_FILE = "setid.mat"
+_LABELS = "imagelabels.mat"
+_NUMBERS = "setid.mat"
 _SPLITS = {"train": "trnid", "validation": "valid", "test": "tstid"}
 _LAYOUT = Unpacked(
-    "flowers102", ("flowers-102",), ("jpg", _LABELS[0], _SPLITS_FILE), torchvision="Flowers102"
+    "flowers102", ("flowers-102",), ("jpg", _LABELS, _NUMBERS), torchvision="Flowers102"
 )
 
 
 def open_source(request: Request) -> Source:
     """Open the official lists: numbers of images and of classes, both from 1."""
-    _check_scipy()  # before gigabytes are downloaded for nothing
+    _check_scipy()  # before a download that would be for nothing
     from torchvision.datasets import Flowers102
 
     classes: list[str] = Flowers102.classes
     folder = _LAYOUT.locate(request)
-    labels = _numbers(folder / _LABELS[0], _LABELS[1])
+    labels = _numbers(folder / _LABELS, "labels")
     items = {}
     for split, key in _SPLITS.items():
-        images = _numbers(folder / _SPLITS_FILE, key)
+        images = _numbers(folder / _NUMBERS, key)
         if images.max() > len(labels):
             raise ValueError(
-                f"{folder}: {_SPLITS_FILE} names image {images.max()}, {_LABELS[0]} has "
+                f"{folder}: {_NUMBERS} names image {images.max()}, {_LABELS} has "
                 f"{len(labels)}"
             )
         items[split] = [
@@ -37,16 +37,17 @@ def open_source(request: Request) -> Source:
             for image in images.tolist()
         ]
     if labels.max() > len(classes):
-        raise ValueError(f"{folder / _LABELS[0]}: a class is at most 102; got {labels.max()}")
+        raise ValueError(f"{folder / _LABELS}: a class is at most 102; got {labels.max()}")
     return PictureSource(folder, request.size, classes, items)
 
 
 def _check_scipy() -> None:
     try:
         import scipy.io  # noqa: F401
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "the lists of flowers102 are Matlab files: install scipy, or dsf-ssl[flowers102]"
+    except ImportError as error:
+        raise ValueError(
+            "the lists of flowers102 are Matlab files, which scipy reads: pip install "
+            f"'dsf-ssl[flowers102]' ({error})"
         ) from None
 
 
