@@ -1,6 +1,7 @@
 """The data sets by name: find, prepare and load them.
 
-A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS``.
+A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS`` or
+``dsf.data.sets.SETS``.
 """
 
 import errno
