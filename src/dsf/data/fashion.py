@@ -86,6 +86,7 @@ FASHION_MNIST = DataSet(
     "70,000 pictures of clothes in 10 classes (Xiao et al., 2017)",
     open_source,
     _SIZE,
+    splits={"train": 60000, "test": 10000},
     citation="Xiao, Rasul, Vollgraf: Fashion-MNIST, a novel image dataset for benchmarking "
     "machine learning algorithms, 2017",
     home="https://github.com/zalandoresearch/fashion-mnist",

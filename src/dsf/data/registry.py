@@ -99,8 +99,8 @@ def prepare(
             request = Request(source, data_set.image_size, downloads, progress)
             opened = data_set.open_source(request)
             if store is None or store.manifest["fingerprint"] != opened.fingerprint:
-                data_set.check_counts(opened)
                 data_set.check(opened.description, opened.content)
+                data_set.check_counts(opened)
                 writer.build(path, data_set.name, opened, progress, skip_broken)
                 store = Store(path)
                 data_set.check(str(path), store.content)
