@@ -29,8 +29,7 @@ def open_source(request: Request) -> Source:
         images = _numbers(folder / _NUMBERS, key)
         if images.max() > len(labels):
             raise ValueError(
-                f"{folder}: {_NUMBERS} names image {images.max()}, {_LABELS} has "
-                f"{len(labels)}"
+                f"{folder}: {_NUMBERS} names image {images.max()}, {_LABELS} has {len(labels)}"
             )
         items[split] = [
             Item(folder / "jpg" / f"image_{image:05d}.jpg", int(labels[image - 1]) - 1)
