@@ -98,6 +98,8 @@ def prepare(
         if store is None or not data_set.fixed:
             request = Request(source, data_set.image_size, downloads, progress)
             opened = data_set.open_source(request)
+            if opened.description.startswith(str(downloads.absolute())):
+                opened.description = f"downloaded, see {data_set.home}"  # that folder will be gone
             if store is None or store.manifest["fingerprint"] != opened.fingerprint:
                 data_set.check(opened.description, opened.content)
                 data_set.check_counts(opened)

@@ -72,6 +72,8 @@ def test_pets_from_their_archives(tmp_path, root, served, monkeypatch):
     store = prepare("pets", size=SIDE)  # it is not on this machine
     assert store.counts == {split: len(pairs) for split, pairs in expected.splits.items()}
     assert miniature.folders(root) == ["pets-6"]  # the download is gone
+    home = "https://www.robots.ox.ac.uk/~vgg/data/pets/"
+    assert store.manifest["source"] == f"downloaded, see {home}"
 
 
 @pytest.mark.usefixtures("any_count")
