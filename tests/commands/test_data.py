@@ -22,18 +22,12 @@ def test_list_of_nothing_prepared(root, capsys):
     assert main(["data", "list"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["name", "images", "size", "where"]
-    assert [line[0] for line in lines[1:5]] == ["cifar10", "cifar100", "fashion-mnist", "embedded"]
-    assert lines[1][1:9] == [
-        "not",
-        "prepared",
-        "32",
-        "60,000",
-        "photographs",
-        "in",
-        "10",
-        "classes",
-    ]
-    assert lines[4][1:] == ["5,000", "train,", "1,000", "test", "32", "inside", "the", "package"]
+    names = [line[0] for line in lines[1 : len(registry.DATASETS) + 2]]
+    assert names == [*sorted(registry.DATASETS), "embedded"]
+    rows = dict(zip(names, lines[1:]))
+    assert rows["cifar10"][1:6] == ["not", "prepared", "32", "60,000", "photographs"]
+    assert rows["pets"][1:6] == ["not", "prepared", "224", "7,349", "photographs"]
+    assert rows["embedded"][1:6] == ["5,000", "train,", "1,000", "test", "32"]
     assert not root.exists()
 
 
@@ -60,8 +54,9 @@ def test_prepare_and_list(root, tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["data", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[:2] == ["cifar10", "damaged"]
-    assert lines[2].split()[:3] == ["cifar100", "not", "finished"]
+    states = {line.split()[0]: line.split()[1:3] for line in lines if line}
+    assert states["cifar10"][0] == "damaged"
+    assert states["cifar100"] == ["not", "finished"]
     folders = [line.split() for line in lines if line.startswith(f"folder:{pictures} ")]
     assert [cells[1:4] for cells in folders] == [["2", "train", "8"], ["2", "train", "9"]]
 

@@ -20,12 +20,13 @@ BATCH = 4
 TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
 
 # The two data sets without the checks that only the real files pass.
-CIFAR10 = dataclasses.replace(cifar.CIFAR10, content={})
+CIFAR10 = dataclasses.replace(cifar.CIFAR10, content={}, splits={})
 CIFAR100 = dataclasses.replace(
     cifar.CIFAR100,
     open_source=partial(
         cifar.open_source, dataclasses.replace(cifar.CIFAR100_FILES, file_md5=None)
     ),
+    splits={},
 )
 
 

@@ -14,13 +14,14 @@ import torch
 
 from dsf.data import cifar, download, prepare, unpickle
 from dsf.data.progress import Lines, Progress
+from dsf.data.source import Request
 
 ARRAYS = miniature.cifar_arrays()
 
 
 def read(source):
     """The arrays that CIFAR-10's reader finds in a source."""
-    found = miniature.CIFAR10.open_source(str(source), None, Progress())
+    found = miniature.CIFAR10.open_source(Request(str(source), 32, None, Progress()))
     chunks = {split: found.read(split, 0, n, lambda _: None) for split, n in found.splits.items()}
     return {split: (chunk.images, chunk.labels) for split, chunk in chunks.items()}
 

@@ -7,7 +7,7 @@ import torch
 
 from dsf.data import fashion, prepare
 
-MINI = dataclasses.replace(fashion.FASHION_MNIST, content={})
+MINI = dataclasses.replace(fashion.FASHION_MNIST, content={}, splits={})
 NAMES = {"train": "train", "test": "t10k"}
 
 

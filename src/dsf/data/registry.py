@@ -1,6 +1,7 @@
 """The data sets by name: find, prepare and load them.
 
-A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS``.
+A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS`` or
+``dsf.data.sets.SETS``.
 """
 
 import errno
@@ -13,36 +14,31 @@ from pathlib import Path
 from dsf.data import embedded, writer
 from dsf.data.cifar import CIFAR10, CIFAR100
 from dsf.data.fashion import FASHION_MNIST
-from dsf.data.folder import PREFIX, folder_data_set, store_prefix
+from dsf.data.folder import PREFIX, folder_data_set
 from dsf.data.layout import data_root
 from dsf.data.progress import Progress
-from dsf.data.source import DataSet
+from dsf.data.sets import SETS
+from dsf.data.source import DataSet, Request
 from dsf.data.split import Split
 from dsf.data.store import MANIFEST, Store, is_store
 
 if sys.platform != "win32":
     import fcntl
 
-DATASETS = {data_set.name: data_set for data_set in (CIFAR10, CIFAR100, FASHION_MNIST)}
+DATASETS = {data_set.name: data_set for data_set in (CIFAR10, CIFAR100, FASHION_MNIST, *SETS)}
 EMBEDDED = "embedded"
 
 
 def find(name: str, size: int | None = None) -> DataSet:
-    """The data set of a name; ``size`` is for folders."""
+    """The data set of a name, in its own size or the one given."""
     if name.startswith(PREFIX):
-        return folder_data_set(name, size)
+        return folder_data_set(name).at(size)
     if name == EMBEDDED:
         raise ValueError("embedded lies inside the package: it has no store, load() opens it")
     if name not in DATASETS:
         names = ", ".join((*DATASETS, EMBEDDED))
         raise ValueError(f"data set must be one of {names} or {PREFIX}PATH; got {name!r}")
-    data_set = DATASETS[name]
-    if size not in (None, data_set.image_size):
-        raise ValueError(
-            f"size: the images of {name} have {data_set.image_size} pixels, only those of "
-            f"{PREFIX}PATH are resized; got {size}"
-        )
-    return data_set
+    return DATASETS[name].at(size)
 
 
 def load(name: str, split: str = "train", size: int | None = None) -> Split:
@@ -60,9 +56,10 @@ def load(name: str, split: str = "train", size: int | None = None) -> Split:
 
 def open_store(name: str, size: int | None = None, verify: bool = False) -> Store:
     """The store of a prepared data set; ``verify`` reads all of it and compares checksums."""
-    path = data_root() / find(name, size).name
-    if name.startswith(PREFIX) and size is None:
-        path = _only_size(name, path)
+    data_set = find(name, size)
+    path = data_root() / data_set.store_name
+    if data_set.resizable and size is None:
+        path = _only_size(name, data_set)
     if not (path / MANIFEST).is_file():
         option = "" if size is None else f" --size {size}"
         raise FileNotFoundError(
@@ -87,21 +84,25 @@ def prepare(
     Args:
         name: of the data set.
         source: a path, or a word that the data set knows; by default it is looked for.
-        size: the side of the square images of a folder.
+        size: the side of the square images, where they are not kept as they are.
         skip_broken: leave unreadable images out instead of raising ``BrokenImagesError``.
         progress: how to tell about it; silent by default.
     """
-    data_set = name if isinstance(name, DataSet) else find(name, size)
+    data_set = (name if isinstance(name, DataSet) else find(name)).at(size)
     progress = progress or Progress()
     root = data_root()
-    path = root / data_set.name
-    downloads = root / f"{data_set.name}.download"
+    path = root / data_set.store_name
+    downloads = root / f"{data_set.store_name}.download"
     with _only_process(root):
         store = _verified(path, data_set, progress)
         if store is None or not data_set.fixed:
-            opened = data_set.open_source(source, downloads, progress)
+            request = Request(source, data_set.image_size, downloads, progress)
+            opened = data_set.open_source(request)
+            if opened.description.startswith(str(downloads.absolute())):
+                opened.description = f"downloaded, see {data_set.home}"  # that folder will be gone
             if store is None or store.manifest["fingerprint"] != opened.fingerprint:
                 data_set.check(opened.description, opened.content)
+                data_set.check_counts(opened)
                 writer.build(path, data_set.name, opened, progress, skip_broken)
                 store = Store(path)
                 data_set.check(str(path), store.content)
@@ -119,9 +120,23 @@ def stores() -> Iterator[tuple[str, Store | Exception]]:
             try:
                 store = Store(path)
             except (ValueError, OSError) as error:
-                yield path.name, error
+                yield _name_of(path.name), error
             else:
-                yield path.name if path.name in DATASETS else store.manifest["source"], store
+                name = _name_of(path.name)
+                yield name if name in DATASETS else store.manifest["source"], store
+
+
+def is_begun(name: str) -> bool:
+    """Whether a preparation of a data set was stopped before its end."""
+    root = data_root()
+    folders = root.glob(f"*{writer.UNFINISHED[0]}") if root.is_dir() else ()
+    return any(_name_of(folder.stem) == name for folder in folders)
+
+
+def _name_of(store: str) -> str:
+    """The data set of a store's folder, as far as the folder tells."""
+    name, _, size = store.rpartition("-")
+    return name if size.isdecimal() and name in DATASETS else store
 
 
 def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None:
@@ -141,14 +156,17 @@ def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None
     return store
 
 
-def _only_size(name: str, default: Path) -> Path:
-    """The store of a folder whose size was not given."""
-    found = sorted(default.parent.glob(f"{store_prefix(name)}*/{MANIFEST}"))
-    found = [file.parent for file in found if file.parent.suffix not in writer.UNFINISHED]
-    if len(found) > 1:
-        sizes = ", ".join(path.name.rpartition("-")[-1] for path in found)
-        raise ValueError(f"size: {name} is prepared in the sizes {sizes}; say which")
-    return found[0] if found else default
+def _only_size(name: str, data_set: DataSet) -> Path:
+    """The store of a data set whose size was not given."""
+    root = data_root()
+    stores = (file.parent.name for file in root.glob(f"{data_set.name}-*/{MANIFEST}"))
+    ends = (store.removeprefix(f"{data_set.name}-") for store in stores)
+    sizes = sorted(int(end) for end in ends if end.isdecimal())
+    if len(sizes) > 1:
+        raise ValueError(
+            f"size: {name} is prepared in the sizes {', '.join(map(str, sizes))}; say which"
+        )
+    return root / data_set.at(sizes[0] if sizes else None).store_name
 
 
 @contextmanager

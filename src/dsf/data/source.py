@@ -3,10 +3,10 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from dsf.data.progress import Progress
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Advance = Callable[[int], None]
+Metric = Literal["top-1", "mean per class"]
+
+LARGEST_SIZE = 4096
 
 
 class Content(NamedTuple):
@@ -60,6 +63,7 @@ class Source(ABC):
         fingerprint: changes with the content.
         content: the hashes of each split, where they are known before reading.
         ignored: how many files lay there that are no images, by their extension.
+        note: how the splits were made, where the source leaves a choice.
     """
 
     description: str
@@ -69,6 +73,7 @@ class Source(ABC):
     fingerprint: str
     content: Mapping[str, Content] = MappingProxyType({})
     ignored: Mapping[str, int] = MappingProxyType({})
+    note: str = ""
 
     @abstractmethod
     def read(self, split: str, start: int, stop: int, advance: Advance) -> Chunk:
@@ -112,26 +117,80 @@ def labels_hash(labels: Integers) -> str:
     return hashlib.sha256(labels.astype("<i8").tobytes()).hexdigest()
 
 
+class Request(NamedTuple):
+    """What ``prepare`` asks a data set for.
+
+    Args:
+        source: what ``--source`` says; None to look for it.
+        size: the side of the square images.
+        downloads: a folder for what must be downloaded.
+        progress: how to tell about it.
+    """
+
+    source: str | None
+    size: int
+    downloads: Path
+    progress: Progress
+
+
 @dataclass(frozen=True)
 class DataSet:
     """An entry of the registry.
 
     Args:
-        name: as the command line spells it; also the name of the store's folder.
+        name: as the command line spells it.
         summary: a few words for ``dsf data list``.
-        open_source: finds and opens a source: (what ``--source`` says or None, a folder for
-            downloads, how to tell about them) -> Source.
-        image_size: the side of its images.
+        open_source: finds and opens a source of the images.
+        image_size: the side of its images; of a resizable one, unless another is asked for.
+        resizable: whether its images are squashed to any size, each a store of its own.
+        splits: how many images the official splits have, where that is known.
+        metric: what is reported of a classifier: the share of all test images that it gets right,
+            or the mean of that share over the classes.
+        citation: whom to cite.
+        home: where it is described.
         content: the known hashes of each split; empty where none are known.
         fixed: whether the content never changes; if not, ``prepare`` looks at the source again.
     """
 
     name: str
     summary: str
-    open_source: Callable[[str | None, Path, Progress], Source]
+    open_source: Callable[[Request], Source]
     image_size: int
+    resizable: bool = False
+    splits: Mapping[str, int] = field(default_factory=dict)
+    metric: Metric = "top-1"
+    citation: str = ""
+    home: str = ""
     content: Mapping[str, Content] = field(default_factory=dict)
     fixed: bool = True
+
+    @property
+    def store_name(self) -> str:
+        """The name of the store's folder."""
+        return f"{self.name}-{self.image_size}" if self.resizable else self.name
+
+    def at(self, size: int | None) -> "DataSet":
+        """The same in another size; None changes nothing."""
+        if size is None or size == self.image_size:
+            return self
+        if not self.resizable:
+            raise ValueError(
+                f"size: the images of {self.name} have {self.image_size} pixels and are kept so; "
+                f"got {size}"
+            )
+        if not 1 <= size <= LARGEST_SIZE:
+            raise ValueError(f"size must be in [1, {LARGEST_SIZE}]; got {size}")
+        return replace(self, image_size=size)
+
+    def check_counts(self, source: Source) -> None:
+        """Raise unless the source has as many images as the official splits."""
+        for split, expected in self.splits.items():
+            found = source.splits.get(split, 0)
+            if found != expected:
+                raise ValueError(
+                    f"{source.description} does not hold all of {self.name}: {found:,} {split} "
+                    f"images, must be {expected:,}"
+                )
 
     def check(self, where: str, content: Mapping[str, Content]) -> None:
         """Raise unless the content is this data set's."""

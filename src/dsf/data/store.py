@@ -87,6 +87,11 @@ class Store:
         """How many files were not taken for images, by their extension."""
         return dict(self.manifest["ignored"])
 
+    @property
+    def note(self) -> str:
+        """How the splits were made, where there was a choice."""
+        return str(self.manifest.get("note", ""))
+
     def split(self, name: str) -> Split:
         """One split, its images as memory maps."""
         entry = self.manifest["splits"].get(name)

@@ -142,6 +142,7 @@ def _write_splits(
         "splits": splits,
         "left_out": [entry._asdict() for entry in left_out],
         "ignored": dict(source.ignored),
+        "note": source.note,
     }
 
 
