@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool2d, pad
 
-# Lengths of steps to the side, across and as a knight's, in 2^-16 pixels: OpenCV's, for L2.
-_SIDE, _ACROSS, _KNIGHT = 65536, 91750, 143976
+# Lengths of steps to the side, across and as a knight's: OpenCV's for L2, in 1 / 10000 of a pixel.
+_SIDE, _ACROSS, _KNIGHT = 10_000, 14_000, 21_969
 _TANGENT = 13573  # of 22.5 degrees, times 2^15
 
 

@@ -30,6 +30,7 @@ _CHROMINANCE = (
     *((99,) * 8 for _ in range(4)),
 )
 _BITS = 16  # of the weights of the change of colours
+_COSINE_BITS = 13
 # With the digits that libjpeg rounds them to first.
 _TO_YCC = ((0.299, 0.587, 0.114), (-0.16874, -0.33126, 0.5), (0.5, -0.41869, -0.08131))
 
@@ -38,9 +39,8 @@ def jpeg_compression(images: Tensor, constants: Constants, draws: Draws) -> Tens
     """Written as a JPEG of a quality and read again: baseline, chroma at half the resolution.
 
     Conversion to YCbCr, averaging of chroma, cosine transform of blocks of 8 x 8, quantisation
-    and all of it backwards, with the integers of libjpeg at every step; only within the cosine
-    transforms the weights are exact where libjpeg's have 13 bits. Nothing is encoded, since that
-    loses nothing.
+    and all of it backwards, with the integers that libjpeg has at every step, so that the bytes
+    are those of Pillow. Nothing is encoded, since that loses nothing.
     """
     (quality,) = constants
     height, width = images.shape[-2:]
@@ -107,28 +107,51 @@ def _coarse(planes: Tensor, table: Tensor) -> Tensor:
     """Blocks transformed, divided by the table, rounded, and back again."""
     cosine, table = _cosine().to(planes.device), table.to(planes.device)
     blocks = (planes - 128).unflatten(-2, (-1, 8)).unflatten(-1, (-1, 8)).transpose(-3, -2)
-    # libjpeg keeps two bits of fraction between rows and columns; 8 is the square of its scale.
-    along = _nearest(4 * (blocks @ cosine.T))
-    frequencies = _nearest(cosine @ along / 4)
-    quantised = frequencies.sign() * ((frequencies.abs() / (8 * table)) + 0.5).floor_()
-    down = _nearest(4 * (cosine.T @ (quantised * table)))
-    blocks = _nearest(down @ cosine / 32)
+    # Rows first, then columns; two bits of fraction in between, and a scale of 8 from both.
+    along = _descaled(blocks @ cosine.T, _COSINE_BITS - 2)
+    frequencies = _descaled(cosine @ along, _COSINE_BITS + 2)
+    quantised = frequencies.sign() * (frequencies.abs() / (8 * table) + 0.5).floor_()
+    down = _descaled(cosine.T @ (quantised * table), _COSINE_BITS - 2)
+    blocks = _descaled(down @ cosine, _COSINE_BITS + 5)
     return (blocks.transpose(-3, -2).flatten(-4, -3).flatten(-2) + 128).clamp_(0, 255)
 
 
-def _nearest(values: Tensor) -> Tensor:
-    return (values + 0.5).floor_()
+def _descaled(values: Tensor, bits: int) -> Tensor:
+    return (values * 2.0**-bits + 0.5).floor_()
 
 
 @cache
 def _cosine() -> Tensor:
-    # (8, 8), a frequency a row. Ones for the first, so that sums of bytes are whole numbers.
-    frequency = torch.arange(8, dtype=torch.float64)[:, None]
-    place = torch.arange(8, dtype=torch.float64)
-    cosine = math.sqrt(2) * (math.pi / 16 * frequency * (2 * place + 1)).cos()
-    cosine[0] = 1
-    cosine[4] = cosine[4].round()
-    return cosine
+    """(8, 8), a frequency a row: sqrt(2) cos(pi / 16 k (2 n + 1)), the first row 1, in integers.
+
+    The odd frequencies are sums of nine products in the algorithm of Loeffler, Ligtenberg and
+    Moschytz (1989); it is these factors that libjpeg rounds, not the sums.
+    """
+    c = [math.sqrt(2) * math.cos(math.pi / 16 * k) for k in range(8)]
+
+    def factor(value: float) -> int:
+        return round(value * (1 << _COSINE_BITS))
+
+    # Frequencies 7, 5, 3, 1 against the differences of the pixels 3, 2, 1, 0 and their mirrors.
+    odd = torch.full((4, 4), factor(c[3]))
+    pairs = {(0, 3): c[3] - c[7], (1, 2): c[1] + c[3], (0, 2): c[3] + c[5], (1, 3): c[3] - c[5]}
+    for pair, value in pairs.items():
+        for row in pair:
+            odd[row, list(pair)] -= factor(value)
+    c1, c3, c5, c7 = c[1::2]
+    own = (-c1 + c3 + c5 - c7, c1 + c3 - c5 + c7, c1 + c3 + c5 - c7, c1 + c3 - c5 - c7)
+    odd += torch.diag(torch.tensor([factor(value) for value in own]))
+
+    shared, less, more = (factor(value) for value in (c[6], c[2] - c[6], c[2] + c[6]))
+    one = factor(1)
+    half = torch.zeros(8, 4, dtype=torch.int64)
+    half[0] = one
+    half[4] = torch.tensor([one, -one, -one, one])
+    half[2] = torch.tensor([shared + less, shared, -shared, -shared - less])
+    half[6] = torch.tensor([shared, shared - more, more - shared, -shared])
+    half[1::2] = odd.flip(0, 1)
+    sign = torch.tensor([1, -1] * 4)[:, None]
+    return torch.cat([half, sign * half.flip(1)], dim=1).to(torch.float64)
 
 
 def _table(table: tuple[tuple[int, ...], ...], quality: float) -> Tensor:
