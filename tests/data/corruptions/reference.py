@@ -331,7 +331,6 @@ def cut(levels):
     return np.clip(np.asarray(levels) + 2.0**-20, 0, 255).astype(np.uint8)
 
 
-
 FUNCTIONS = {
     function.__name__: function
     for function in (

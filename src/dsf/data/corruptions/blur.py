@@ -57,8 +57,11 @@ def zoom_blur(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
     levels = as_levels(images)
     total = levels.clone()
     factors = np.arange(1, stop, step).tolist()  # NumPy's rounding decides about the last one
-    for factor in factors:
-        matrices = (zoom_matrix(side, factor) for side in images.shape[-2:])
+    down, across = (
+        torch.stack([zoom_matrix(side, factor) for factor in factors]).to(images.device)
+        for side in images.shape[-2:]
+    )
+    for matrices in zip(down, across, strict=True):
         total += separable(levels, *matrices)
     return truncated(total / (len(factors) + 1))
 

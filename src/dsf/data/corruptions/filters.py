@@ -17,7 +17,8 @@ Border = Literal["nearest", "reflect", "mirror"]
 def separable(levels: Tensor, down: Tensor, across: Tensor) -> Tensor:
     """(..., H, W) float64 to (..., H', W'), by matrices (H', H) and (W', W)."""
     device = levels.device
-    return down.to(device) @ (levels @ across.to(device).T)
+    down, across = (matrix.to(device, non_blocking=True) for matrix in (down, across))
+    return down @ (levels @ across.T)
 
 
 def gaussian(
@@ -83,7 +84,7 @@ def correlate(levels: Tensor, kernel: Tensor) -> Tensor:
     height, width = levels.shape[-2:]
     reach = [side // 2 for side in kernel.shape]
     rows, columns = (
-        fold(torch.arange(-r, n + r), n, "mirror").to(levels.device)
+        fold(torch.arange(-r, n + r, device=levels.device), n, "mirror")
         for r, n in zip(reach, (height, width), strict=True)
     )
     padded = levels.index_select(-2, rows).index_select(-1, columns)
@@ -105,12 +106,12 @@ def motion_blur(images: Tensor, radius: float, sigma: float, angle: Tensor) -> T
     height, width = images.shape[-2:]
     steps = torch.arange(2 * math.ceil(radius) + 1, dtype=torch.float64)
     weights = (-0.5 * (steps / sigma).square()).exp()
-    weights = (weights / weights.sum()).tolist()
+    weights /= weights.sum()
     turned = torch.deg2rad(angle.to(torch.float64))
     flat = images.flatten(2)
     rows, columns = (torch.arange(side, device=images.device) for side in (height, width))
     total = torch.zeros(flat.shape, dtype=torch.float64, device=images.device)
-    for step, weight in enumerate(weights):
+    for step, weight in enumerate(weights.tolist()):
         down, right = (
             (step * direction - 0.5).ceil().to(torch.int64)
             for direction in (turned.sin(), turned.cos())

@@ -66,7 +66,8 @@ def _to_ycc(levels: Tensor) -> Tensor:
     half = 1 << (_BITS - 1)
     planes = []
     for channel, weights in enumerate(_TO_YCC):
-        total = sum(_fixed(w) * levels[:, i] for i, w in enumerate(weights))
+        fixed = torch.tensor([_fixed(w) for w in weights]).to(levels.device)
+        total = (levels * fixed[:, None, None]).sum(dim=1)
         planes.append(_shifted(total + (half if channel == 0 else (128 << _BITS) + half - 1)))
     return torch.stack(planes, dim=1)
 

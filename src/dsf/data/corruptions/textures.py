@@ -43,9 +43,7 @@ def frost_textures(scale: float, height: int, width: int) -> tuple[Tensor, Tenso
 
 
 @cache
-def _load(
-    paths: tuple[Path, ...], scale: float, height: int, width: int
-) -> tuple[Tensor, Tensor]:
+def _load(paths: tuple[Path, ...], scale: float, height: int, width: int) -> tuple[Tensor, Tensor]:
     textures = []
     for path in paths:
         with Image.open(path) as picture:

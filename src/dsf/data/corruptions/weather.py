@@ -27,7 +27,8 @@ def snow(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
     flakes = truncated(255 * flakes.masked_fill(flakes < threshold, 0))
     fallen = as_levels(rounded(motion_blur(flakes, radius, sigma, angle)))
     levels = as_levels(images)
-    grey = sum(weight * levels[:, i : i + 1] for i, weight in enumerate(_LUMA))
+    weights = torch.tensor(_LUMA, dtype=levels.dtype).to(levels.device)
+    grey = (levels * weights[:, None, None]).sum(dim=1, keepdim=True)
     whiter = share * levels + (1 - share) * torch.maximum(levels, 1.5 * grey + 127.5)
     return truncated(whiter + fallen + fallen.flip(-2, -1))
 
