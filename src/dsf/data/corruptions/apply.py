@@ -70,7 +70,7 @@ def corrupt(
         uint8 of the same shape, on the same device.
 
     Raises:
-        ModuleNotFoundError: for frost without the package that has its textures.
+        FileNotFoundError: for frost without the package that has its textures.
 
     Example:
         >>> images = torch.full((2, 3, 32, 32), 100, dtype=torch.uint8)

@@ -14,7 +14,7 @@ from dsf.data.corruptions.filters import (
     separable,
     zoom_matrix,
 )
-from dsf.data.corruptions.levels import as_levels, rounded, truncated
+from dsf.data.corruptions.levels import as_levels, on_device, rounded, truncated
 
 
 def gaussian_blur(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
@@ -58,7 +58,7 @@ def zoom_blur(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
     total = levels.clone()
     factors = np.arange(1, stop, step).tolist()  # NumPy's rounding decides about the last one
     down, across = (
-        torch.stack([zoom_matrix(side, factor) for factor in factors]).to(images.device)
+        on_device(torch.stack([zoom_matrix(side, factor) for factor in factors]), images)
         for side in images.shape[-2:]
     )
     for matrices in zip(down, across, strict=True):

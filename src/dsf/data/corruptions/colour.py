@@ -5,7 +5,7 @@ from torch import Tensor
 
 from dsf.data.corruptions.constants import Constants
 from dsf.data.corruptions.draws import Draws
-from dsf.data.corruptions.levels import as_levels, truncated
+from dsf.data.corruptions.levels import as_levels, on_device, truncated
 
 
 def contrast(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
@@ -40,6 +40,6 @@ def saturate(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
     saturation = (value - lowest) / value.clamp(min=1)
     changed = (saturation * factor + amount).clamp_(0, 1)
     coloured = value - (value - levels) * (changed / saturation)
-    red = torch.tensor([0.0, 1.0, 1.0], dtype=levels.dtype, device=levels.device)
+    red = on_device(torch.tensor([0.0, 1.0, 1.0], dtype=levels.dtype), levels)
     reddened = value * (1 - changed * red[:, None, None])
     return truncated(torch.where(saturation > 0, coloured, reddened))

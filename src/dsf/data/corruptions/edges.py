@@ -43,7 +43,10 @@ def canny(bytes_: Tensor, low: float, high: float) -> Tensor:
     candidate = ((strength > low) & largest).to(torch.float32)
     edge = candidate * (strength > high)
     for _ in range(2 * max(height, width)):
-        edge = candidate * max_pool2d(edge[:, None], 3, stride=1, padding=1)[:, 0]
+        grown = candidate * max_pool2d(edge[:, None], 3, stride=1, padding=1)[:, 0]
+        if edge.device.type == "cpu" and torch.equal(grown, edge):
+            break  # a GPU would have to be waited for, which costs more than to go on
+        edge = grown
     return edge > 0
 
 

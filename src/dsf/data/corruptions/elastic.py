@@ -6,7 +6,7 @@ from torch import Tensor
 from dsf.data.corruptions.constants import Constants
 from dsf.data.corruptions.draws import Draws
 from dsf.data.corruptions.filters import Border, fold, gather_pixels, gaussian
-from dsf.data.corruptions.levels import as_levels, truncated
+from dsf.data.corruptions.levels import as_levels, on_device, truncated
 
 _FRACTIONS = 32  # of a pixel, which OpenCV's affine maps know
 
@@ -41,7 +41,7 @@ def affine_places(moved: Tensor, height: int, width: int) -> tuple[Tensor, Tenso
     middle = torch.tensor([height // 2, width // 2], dtype=torch.float64)
     reach = min(height, width) // 3
     corners = middle + reach * torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
-    corners = corners.to(moved.device)
+    corners = on_device(corners, moved)
     after = corners + moved
     (a, b), (c, d) = (side.unbind(-1) for side in (after[:, :2] - after[:, 2:]).unbind(1))
     determinant = (a * d - b * c)[:, None, None]

@@ -11,13 +11,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dsf.data.corruptions.levels import on_device
+
 Border = Literal["nearest", "reflect", "mirror"]
 
 
 def separable(levels: Tensor, down: Tensor, across: Tensor) -> Tensor:
     """(..., H, W) float64 to (..., H', W'), by matrices (H', H) and (W', W)."""
-    device = levels.device
-    down, across = (matrix.to(device, non_blocking=True) for matrix in (down, across))
+    down, across = (on_device(matrix, levels) for matrix in (down, across))
     return down @ (levels @ across.T)
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from dsf.data.corruptions.constants import Constants
 from dsf.data.corruptions.draws import Draws
-from dsf.data.corruptions.levels import as_levels
+from dsf.data.corruptions.levels import as_levels, on_device
 
 # The quantisation tables that the standard suggests (ITU-T T.81, annex K), row by row.
 _LUMINANCE = (
@@ -66,7 +66,7 @@ def _to_ycc(levels: Tensor) -> Tensor:
     half = 1 << (_BITS - 1)
     planes = []
     for channel, weights in enumerate(_TO_YCC):
-        fixed = torch.tensor([_fixed(w) for w in weights]).to(levels.device)
+        fixed = on_device(torch.tensor([_fixed(w) for w in weights]), levels)
         total = (levels * fixed[:, None, None]).sum(dim=1)
         planes.append(_shifted(total + (half if channel == 0 else (128 << _BITS) + half - 1)))
     return torch.stack(planes, dim=1)
@@ -106,7 +106,7 @@ def _doubled(planes: Tensor) -> Tensor:
 
 def _coarse(planes: Tensor, table: Tensor) -> Tensor:
     """Blocks transformed, divided by the table, rounded, and back again."""
-    cosine, table = _cosine().to(planes.device), table.to(planes.device)
+    cosine, table = on_device(_cosine(), planes), on_device(table, planes)
     blocks = (planes - 128).unflatten(-2, (-1, 8)).unflatten(-1, (-1, 8)).transpose(-3, -2)
     # Rows first, then columns; two bits of fraction in between, and a scale of 8 from both.
     along = _descaled(blocks @ cosine.T, _COSINE_BITS - 2)

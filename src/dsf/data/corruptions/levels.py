@@ -7,6 +7,11 @@ from torch import Tensor
 _TINY = 2.0**-20
 
 
+def on_device(table: Tensor, like: Tensor) -> Tensor:
+    """A small table where another tensor lies, without waiting for what the device has to do."""
+    return table.to(like.device, non_blocking=True)
+
+
 def as_levels(images: Tensor) -> Tensor:
     """Bytes as float64, in which batches and devices agree far beyond a level."""
     return images.to(torch.float64)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dsf.data.corruptions.constants import Constants
 from dsf.data.corruptions.draws import Draws
-from dsf.data.corruptions.levels import as_levels, truncated
+from dsf.data.corruptions.levels import as_levels, on_device, truncated
 
 
 def gaussian_noise(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
@@ -29,7 +29,7 @@ def shot_noise(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
     The counts are those of the inverse distribution function, from one table for the 256 levels.
     """
     (rate,) = constants
-    table = _poisson(rate).to(images.device)
+    table = on_device(_poisson(rate), images)
     places = as_levels(images) + draws.uniform(*images.shape[1:])
     counts = torch.searchsorted(table.flatten(), places, right=True)
     counts = (counts - images.to(torch.int64) * table.shape[1]).clamp_(max=table.shape[1] - 1)

@@ -7,7 +7,7 @@ from dsf.data.corruptions.constants import Constants
 from dsf.data.corruptions.draws import Draws
 from dsf.data.corruptions.edges import canny, distance
 from dsf.data.corruptions.filters import correlate, gaussian
-from dsf.data.corruptions.levels import as_levels, rounded, truncated
+from dsf.data.corruptions.levels import as_levels, on_device, rounded, truncated
 
 _WATER = (175, 238, 238)
 _MUD = (63, 42, 20)
@@ -67,4 +67,4 @@ def _equalised(values: Tensor, kinds: int) -> Tensor:
 
 
 def _colour(rgb: tuple[int, int, int], levels: Tensor) -> Tensor:
-    return torch.tensor(rgb, dtype=levels.dtype).to(levels.device)[:, None, None]
+    return on_device(torch.tensor(rgb, dtype=levels.dtype), levels)[:, None, None]

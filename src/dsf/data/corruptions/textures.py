@@ -19,10 +19,9 @@ def find_textures() -> list[Path]:
     """Where the textures lie; the package's code is not run."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(
+        raise FileNotFoundError(
             f"frost needs the textures of the package {_PACKAGE}, which is not installed: "
-            "pip install 'dsf-ssl[corruptions]'",
-            name=_PACKAGE,
+            "pip install 'dsf-ssl[corruptions]'"
         )
     folder = Path(spec.origin).parent / "frost"
     missing = [name for name in _FILES if not (folder / name).is_file()]

@@ -6,7 +6,7 @@ from torch import Tensor
 from dsf.data.corruptions.constants import LARGEST_CIFAR, Constants
 from dsf.data.corruptions.draws import Draws
 from dsf.data.corruptions.filters import motion_blur, separable, zoom_matrix
-from dsf.data.corruptions.levels import as_levels, rounded, truncated
+from dsf.data.corruptions.levels import as_levels, on_device, rounded, truncated
 from dsf.data.corruptions.textures import frost_textures
 
 _LUMA = (0.299, 0.587, 0.114)
@@ -27,7 +27,7 @@ def snow(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
     flakes = truncated(255 * flakes.masked_fill(flakes < threshold, 0))
     fallen = as_levels(rounded(motion_blur(flakes, radius, sigma, angle)))
     levels = as_levels(images)
-    weights = torch.tensor(_LUMA, dtype=levels.dtype).to(levels.device)
+    weights = on_device(torch.tensor(_LUMA, dtype=levels.dtype), levels)
     grey = (levels * weights[:, None, None]).sum(dim=1, keepdim=True)
     whiter = share * levels + (1 - share) * torch.maximum(levels, 1.5 * grey + 127.5)
     return truncated(whiter + fallen + fallen.flip(-2, -1))
@@ -41,10 +41,10 @@ def frost(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
     keep, add = constants
     height, width = images.shape[-2:]
     scale = 0.2 if max(height, width) <= LARGEST_CIFAR else 1.0
-    sheet, sizes = (part.to(images.device) for part in frost_textures(scale, height, width))
+    sheet, sizes = (on_device(x, images) for x in frost_textures(scale, height, width))
     chance = draws.uniform(3)
     number = (chance[:, 0] * len(sheet)).to(torch.int64)
-    room = sizes[number] - torch.tensor([height, width]).to(images.device)
+    room = sizes[number] - on_device(torch.tensor([height, width]), images)
     start = (chance[:, 1:] * room).to(torch.int64)
     rows, columns = (
         start[:, i, None] + torch.arange(side, device=images.device)
