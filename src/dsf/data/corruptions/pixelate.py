@@ -7,8 +7,7 @@ from torch import Tensor
 
 from dsf.data.corruptions.constants import Constants
 from dsf.data.corruptions.draws import Draws
-from dsf.data.corruptions.filters import separable
-from dsf.data.corruptions.levels import as_levels
+from dsf.data.corruptions.levels import as_levels, on_device
 
 _WEIGHT_BITS = 22  # Pillow's own
 
@@ -23,16 +22,16 @@ def pixelate(images: Tensor, constants: Constants, draws: Draws) -> Tensor:
 
 def resized(levels: Tensor, height: int, width: int) -> Tensor:
     """Pillow's box filter, to the bit: rows first, rounded to bytes after each axis."""
-    for axis, length in ((-1, width), (-2, height)):
-        side = levels.shape[axis]
-        if side != length:
-            box = _box_matrix(side, length)
-            still = torch.eye(levels.shape[-3 - axis], dtype=torch.float64)
-            pair = (still, box) if axis == -1 else (box, still)
-            # Integers below 2^53 all along, which float64 adds without rounding.
-            total = separable(levels, *pair) + (1 << (_WEIGHT_BITS - 1))
-            levels = (total * 2.0**-_WEIGHT_BITS).floor()
+    if levels.shape[-1] != width:
+        levels = _rounded(levels @ on_device(_box_matrix(levels.shape[-1], width), levels).T)
+    if levels.shape[-2] != height:
+        levels = _rounded(on_device(_box_matrix(levels.shape[-2], height), levels) @ levels)
     return levels
+
+
+def _rounded(total: Tensor) -> Tensor:
+    # Integers below 2^53 up to here, which float64 adds without rounding.
+    return ((total + (1 << (_WEIGHT_BITS - 1))) * 2.0**-_WEIGHT_BITS).floor_()
 
 
 @cache
