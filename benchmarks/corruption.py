@@ -9,9 +9,8 @@ numbers. Its time is split by a run whose classifier does nothing.
 
 The second table has the time of each type for 1,000 images (100 on a CPU), the mean over its five
 severities, on the device. The third compares with the usual way, one image after the other in one
-process on the CPU, written with NumPy, SciPy and Pillow as the published sets were made, and, where
-it can be imported, with the package imagecorruptions, which knows only the larger images'
-constants and breaks for some types. The results of those without chance are compared first.
+process on the CPU, written with NumPy, SciPy and Pillow as the published sets were made. The
+results of those without chance are compared first.
 
 Without the package imagecorruptions, frost takes noise for its textures: the time is the same.
 """
@@ -22,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +66,7 @@ def ensure_textures(folder: str) -> str:
         return "noise"
 
 
-def test_images(count: int, device: str) -> tuple[Tensor, Tensor]:
+def some_images(count: int, device: str) -> tuple[Tensor, Tensor]:
     split = load("embedded", "test")
     rows = torch.arange(count) % len(split)
     return split.images()[rows].to(device), split.labels()[rows].to(device)
@@ -90,7 +88,7 @@ def classifier(device: str) -> Callable[[Tensor], Tensor]:
 
 
 def evaluation(device: str) -> tuple[list[Report], CorruptionResult]:
-    images, labels = test_images(IMAGES[device], device)
+    images, labels = some_images(IMAGES[device], device)
 
     def run(predict: Callable[[Tensor], Tensor]) -> tuple[float, CorruptionResult]:
         start = time.perf_counter()
@@ -119,7 +117,7 @@ def evaluation(device: str) -> tuple[list[Report], CorruptionResult]:
 
 
 def by_type(device: str, repeats: int) -> list[Report]:
-    images, _ = test_images(BATCH[device], device)
+    images, _ = some_images(BATCH[device], device)
     rows = []
     for name in (*CORRUPTIONS, "fog"):
 
@@ -202,19 +200,9 @@ RIVALS: dict[str, tuple[OneImage, bool]] = {  # whether chance has no part in it
 }
 
 
-def their_package() -> Callable[..., Pixels] | None:
-    try:
-        function: Callable[..., Pixels] = import_module("imagecorruptions").corrupt
-    except (ImportError, AttributeError) as error:
-        print(f"imagecorruptions cannot be imported and is left out: {error}")
-        return None
-    return function
-
-
 def beside_rivals(device: str, repeats: int) -> list[Report]:
-    images, _ = test_images(100, "cpu")
+    images, _ = some_images(100, "cpu")
     arrays = list(images.permute(0, 2, 3, 1).contiguous().numpy())
-    theirs = their_package()
     rows = []
     for name, (one, certain) in RIVALS.items():
         constants = CIFAR[name][RIVAL_SEVERITY - 1]
@@ -240,25 +228,8 @@ def beside_rivals(device: str, repeats: int) -> list[Report]:
             per_hundred = milliseconds(ours, where, repeats) * len(images) / len(many)
             row[f"dsf_{where}_ms"] = per_hundred
             row[f"times_{where}"] = row["one_by_one_ms"] / per_hundred
-        if theirs is not None:
-            row["imagecorruptions_ms"] = package_milliseconds(theirs, arrays, name, repeats)
         rows.append(row)
     return rows
-
-
-def package_milliseconds(
-    function: Callable[..., Pixels], arrays: list[Pixels], name: str, repeats: int
-) -> float | None:
-    def call() -> None:
-        for image in arrays:
-            function(image, severity=RIVAL_SEVERITY, corruption_name=name)
-
-    try:
-        call()
-    except Exception as error:
-        print(f"imagecorruptions breaks for {name}: {error}")
-        return None
-    return milliseconds(call, "cpu", min(3, repeats))
 
 
 def main() -> None:
