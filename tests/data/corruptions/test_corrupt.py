@@ -80,6 +80,21 @@ def test_batches_do_not_matter(name):
         assert torch.equal(corrupt(channels_last, name, 3, seed=1, samples=samples), whole)
 
 
+def test_large_batches_are_taken_in_parts(monkeypatch):
+    expected = corrupt(IMAGES, "snow", 2)
+    monkeypatch.setattr("dsf.data.corruptions.apply._AT_ONCE", 7 * 3 * 32 * 32 + 5)
+    seen = []
+    from dsf.data.corruptions import apply, weather
+
+    def watched(images, *rest):
+        seen.append(len(images))
+        return weather.snow(images, *rest)
+
+    monkeypatch.setitem(apply._FUNCTIONS, "snow", watched)
+    assert torch.equal(corrupt(IMAGES, "snow", 2), expected)
+    assert seen == [7] * 14 + [2]
+
+
 @pytest.mark.parametrize("name", sorted(set(EVERY) - WITHOUT_CHANCE))
 def test_samples_and_severities_have_chances_of_their_own(name):
     same = IMAGES[:1].expand(2, -1, -1, -1)

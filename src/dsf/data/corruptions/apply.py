@@ -14,6 +14,7 @@ from dsf.data.corruptions.pixelate import pixelate
 from dsf.data.corruptions.spatter import spatter
 
 _SMALLEST = 16
+_AT_ONCE = 2**24  # bytes of images; calculations take up to 120 times as much
 
 _FUNCTIONS: dict[str, Callable[[Tensor, Constants, Draws], Tensor]] = {
     "gaussian_noise": noise.gaussian_noise,
@@ -55,8 +56,8 @@ def corrupt(
 
     Up to 64 pixels the constants are CIFAR-10-C's, above ImageNet-C's. Chance is decided by
     seed, type, severity and sample alone: batches and devices do not matter. Everything is
-    calculated in float64 and cut off to bytes at the end, as in the published sets; it takes
-    about 50 times the memory of the bytes.
+    calculated in float64 and cut off to bytes at the end, as in the published sets. Large batches
+    are taken in parts, so that what lies in memory beside them is two gigabytes at most.
 
     Args:
         images: (N, 3, H, W) uint8, both sides at least 16.
@@ -80,9 +81,15 @@ def corrupt(
     _check(images, name, severity, samples)
     if samples is None:
         samples = torch.arange(len(images), device=images.device)
-    draws = Draws(seed, _NUMBERS[name], severity, samples.to(torch.int64))
     chosen = constants(name, severity, max(images.shape[-2:]))
-    return _FUNCTIONS[name](images.contiguous(), chosen, draws)
+    few = max(1, _AT_ONCE // images[0].numel())
+    parts = [
+        _FUNCTIONS[name](
+            some.contiguous(), chosen, Draws(seed, _NUMBERS[name], severity, which.to(torch.int64))
+        )
+        for some, which in zip(images.split(few), samples.split(few), strict=True)
+    ]
+    return torch.cat(parts)
 
 
 def check_name(name: str) -> None:
