@@ -49,6 +49,7 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/dsf bench step
 	$(BIN)/python benchmarks/kill.py
 	$(BIN)/python benchmarks/knn.py
+	$(BIN)/python benchmarks/corruption.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

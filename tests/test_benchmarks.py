@@ -63,3 +63,12 @@ def test_knn(run):
         assert len(rows) == 2
         assert all(row["ms"] > 0 and row["agree"] > 0.99 for row in rows)
     assert 0.3 < result["10 classes"]["accuracy"] < 0.999
+
+
+def test_corruption(run):
+    output, result = run("corruption.py")
+    assert "18 types x 1 severities" in output
+    assert {"command", "commit", "seed", "wall_s"} <= set(result["provenance"])
+    assert 0 < result["evaluation"]["mce"] < 1
+    assert len(result["types"]) == 19
+    assert all(row["times_cpu"] > 0 for row in result["rivals"])

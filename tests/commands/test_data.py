@@ -167,3 +167,16 @@ def test_show_wrongly(root, capsys, arguments, code, message):
     assert output == ""
     assert message in errors
     assert errors.count("\n") == 1
+
+
+def test_show_draws_corruptions(root, tmp_path, capsys):
+    output = tmp_path / "corruptions.png"
+    command = ["data", "show", "embedded", "-o", str(output), "--corruptions", "--seed", "3"]
+    assert main([*command, "--split", "test"]) == 0
+    assert "an image of embedded, corrupted in 19 ways" in capsys.readouterr().out
+    with Image.open(output) as sheet:
+        first = np.asarray(sheet)
+    assert first.shape == (1024, 1496, 3)
+    assert main(command) == 0  # of another split, another image
+    with Image.open(output) as sheet:
+        assert not np.array_equal(first, np.asarray(sheet))

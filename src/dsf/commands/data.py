@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dsf.commands.parser import Parser, UsageError, positive, seed
 
 if TYPE_CHECKING:
-    from dsf.data import LeftOut
+    from dsf.data import LeftOut, Split
 
 _NAME = "one that `dsf data list` shows, or folder:PATH"
 _REPORTED = 20
@@ -74,8 +74,10 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser = verbs.add_parser(
         "show",
         help="draw images and their views",
-        description="Draw a sheet: each row an image, then views of it.",
-        example="dsf data show embedded -o views.png --images 6 --views 8",
+        description="Draw a sheet: each row an image, then views of it; or an image corrupted in\n"
+        "every way that `dsf eval` tests, at each severity.",
+        example="dsf data show embedded -o views.png --images 6 --views 8\n"
+        "dsf data show embedded -o corruptions.png --corruptions --split test",
     )
     parser.add_argument("name", metavar="NAME", help=_NAME)
     parser.add_argument(
@@ -85,6 +87,9 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("--images", type=positive, default=6, metavar="N", help="rows (6)")
     parser.add_argument("--views", type=positive, default=8, metavar="N", help="views a row (8)")
     parser.add_argument("--recipe", default="cifar", help="how views are made (cifar)")
+    parser.add_argument(
+        "--corruptions", action="store_true", help="one image and its corruptions, not views"
+    )
     parser.add_argument(
         "--size", type=positive, metavar="N", help="which store, if there are several"
     )
@@ -159,11 +164,24 @@ def _show(options: argparse.Namespace) -> None:
     if options.output.suffix.lower() not in _PICTURES:
         raise UsageError(f"-o must end in one of {', '.join(_PICTURES)}; got {options.output}")
     split = load(options.name, options.split, options.size)
+    if options.corruptions:
+        _show_corruptions(options, split)
+        return
     sheet = view_sheet(split, options.images, options.views, options.recipe, seed=options.seed)
     sheet.save(options.output)
     print(
         f"{options.output}: {options.images} images of {options.name}, {options.views} views each"
     )
+
+
+def _show_corruptions(options: argparse.Namespace, split: "Split") -> None:
+    from dsf.data import EpochSampler
+    from dsf.data.corruptions import CORRUPTIONS, EXTRA, corruption_sheet
+
+    sample = EpochSampler(len(split), 1, options.seed, rank=0, world_size=1).order(0)[:1]
+    corruption_sheet(split.gather(sample)[0], seed=options.seed).save(options.output)
+    count = len(CORRUPTIONS) + len(EXTRA)
+    print(f"{options.output}: an image of {options.name}, corrupted in {count} ways")
 
 
 def _check_name(name: str, size: int | None = None) -> None:
