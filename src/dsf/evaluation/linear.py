@@ -1,7 +1,8 @@
 """Linear evaluation on features that are computed once: the protocol ``fast``."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,11 +15,76 @@ from dsf.evaluation._samples import (
     check_samples,
     is_among_first,
 )
-from dsf.random import permutation
+from dsf.evaluation.protocol import Protocol, Result
+from dsf.evaluation.scores import Scores, score
+from dsf.evaluation.subsets import few_labels, hold_out
+
+if TYPE_CHECKING:
+    from dsf.evaluation.subject import Subject
 
 WEIGHT_DECAYS = tuple(10.0 ** (exponent / 2) for exponent in range(-10, 1))
-# The last word of the counter of random numbers: no other use of a seed has this one.
-_STREAM = 0x4E1D0175
+
+
+@dataclass(frozen=True)
+class LinearFast(Protocol):
+    """The accuracy of logistic regression on features computed once; see ``linear_fast``.
+
+    Args:
+        labels: the share of the training labels that may be used, stratified by class.
+        weight_decays: to choose from.
+        held_out: the share of the training data to choose on.
+        tolerance: how short the gradient is at the end.
+        max_steps: at most.
+    """
+
+    name: ClassVar[str] = "linear"
+    method: ClassVar[str] = (
+        "logistic regression on fixed features, without augmentation; weight decay chosen on a "
+        "stratified part of the training data, then trained on all of it"
+    )
+    labels: float = 1.0
+    weight_decays: tuple[float, ...] = WEIGHT_DECAYS
+    held_out: float = 0.1
+    tolerance: float = 1e-4
+    max_steps: int = 1000
+
+    def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
+        """Train and test on the backbone's features."""
+        train, test = subject.features("train"), subject.features("test")
+        rows = few_labels(train.labels, self.labels, seed)
+        found = linear_fast(
+            train.backbone[rows],
+            train.labels[rows],
+            test.backbone,
+            test.labels,
+            seed,
+            self.weight_decays,
+            self.held_out,
+            subject.task.classes,
+            self.tolerance,
+            self.max_steps,
+        )
+        details = {
+            "chosen": found.chosen,
+            "held_out": found.held_out,
+            "labels_used": len(rows),
+            "steps": found.protocol["steps"],
+            "final_gradient": found.protocol["final_gradient"],
+            **found.scores.details(),
+        }
+        numbers = {
+            "accuracy": found.accuracy,
+            "mean_per_class": found.scores.mean_per_class,
+            "top5": found.top5,
+        }
+        final = found.classifier
+        state = {
+            "mean": final.mean,
+            "std": final.std,
+            "weight": final.weight[0],
+            "bias": final.bias[0],
+        }
+        return Result(self.describe(subject, seed), numbers, details, state)
 
 
 class LinearResult(NamedTuple):
@@ -32,6 +98,8 @@ class LinearResult(NamedTuple):
         predictions: (M,) int64.
         top5: whether the label is among the five highest logits, in [0, 1].
         protocol: how it was computed, fit for JSON.
+        scores: accuracy by class, and the confusion matrix.
+        classifier: the one that was tested.
     """
 
     accuracy: float
@@ -40,6 +108,8 @@ class LinearResult(NamedTuple):
     predictions: Tensor
     top5: float
     protocol: dict[str, Any]
+    scores: Scores
+    classifier: _logistic.Classifiers
 
 
 class Choice(NamedTuple):
@@ -126,6 +196,8 @@ def linear_fast(
         predictions,
         int(is_among_first(logits, test.labels, 5).sum()) / len(predictions),
         protocol,
+        score(predictions, test.labels, classes),
+        final,
     )
 
 
@@ -160,30 +232,6 @@ def choose_weight_decay(
     ]
     best = max(table, key=lambda row: (row["accuracy"], row["weight_decay"]))
     return Choice(best["weight_decay"], table, fitted.steps)
-
-
-def hold_out(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Sorted indices of a random part of the samples, and of the rest, the same on every device.
-
-    Each class gives ``share`` of its samples, rounded, but at least one and not all of them; a
-    class of one sample gives none.
-    """
-    if not 0 < share < 1:
-        raise ValueError(f"held_out must be in (0, 1); got {share!r}")
-    on_cpu = labels.cpu()
-    counts = torch.bincount(on_cpu)
-    quota = (share * counts.double()).round().long().clamp_min(1).minimum(counts - 1).clamp_min(0)
-    if not quota.any():
-        raise ValueError(
-            f"train_labels must have a class of two samples or more, to hold one out; "
-            f"got {len(labels)} samples of {int((counts > 0).sum())} classes"
-        )
-    order = permutation(seed, torch.tensor(0), _STREAM, torch.arange(len(labels)))
-    order = order[on_cpu[order].argsort(stable=True)]  # by class, at random within one
-    place = torch.arange(len(labels)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-    held = place < quota.repeat_interleave(counts)
-    first, second = (order[mask].sort().values.to(labels.device) for mask in (held, ~held))
-    return first, second
 
 
 def _check(weight_decays: Sequence[float], tolerance: float, max_steps: int) -> None:

@@ -1,0 +1,235 @@
+"""Who is evaluated on what: an encoder, a task, and how the one sees the images of the other."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dsf.data.augment import RECIPES, Recipe, Views
+from dsf.evaluation.features import (
+    Encode,
+    evaluating,
+    extract_batches,
+    same_size_batches,
+)
+from dsf.evaluation.fixed_view import FixedView
+from dsf.evaluation.images import LabelledImages
+from dsf.evaluation.scores import Metric
+
+Name = Literal["train", "test"]
+# Side of the largest images that count as small: what is done to them follows CIFAR's protocols.
+SMALL = 64
+_MEAN, _STD = RECIPES["mocov3-1"].mean, RECIPES["mocov3-1"].std
+
+
+class Features(NamedTuple):
+    """What an encoder makes of images: (N, F), what its head makes of that, and labels (N,)."""
+
+    backbone: Tensor
+    projection: Tensor | None
+    labels: Tensor
+
+    def kinds(self) -> dict[str, Tensor]:
+        """Those there are, by name."""
+        found = {"backbone": self.backbone}
+        return found if self.projection is None else found | {"projection": self.projection}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Images with labels to learn from, and others to be tested on.
+
+    Args:
+        train: to learn from.
+        test: looked at last.
+        classes: how many there are.
+        validation: to choose settings on, where the data set has an official part for that.
+        metric: what the data set is reported with.
+        about: its name and content, for protocols.
+    """
+
+    train: LabelledImages
+    test: LabelledImages
+    classes: int
+    validation: LabelledImages | None = None
+    metric: Metric = "top-1"
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.classes < 2:
+            raise ValueError(f"classes must be >= 2; got {self.classes}")
+        for part in filter(None, (self.train, self.validation, self.test)):
+            low, high = (int(bound) for bound in part.labels.aminmax())
+            if low < 0 or high >= self.classes:
+                raise ValueError(
+                    f"the labels of {part.name} must be in [0, {self.classes}), the number of "
+                    f"classes; got {low} to {high}"
+                )
+        seen = torch.bincount(self.train.labels, minlength=self.classes) > 0
+        if int(seen.sum()) < 2:
+            raise ValueError(f"{self.train.name} must have images of two classes or more; got one")
+
+    def to(self, device: torch.device | str) -> "Task":
+        """The same on a device."""
+        parts = (
+            None if part is None else part.to(device)
+            for part in (self.train, self.test, self.validation)
+        )
+        train, test, validation = parts
+        assert train is not None
+        assert test is not None
+        return Task(train, test, self.classes, validation, self.metric, self.about)
+
+
+class Subject:
+    """An encoder that is evaluated on a task.
+
+    Args:
+        encoder: (B, 3, H, W) normalised images to (B, F) features; it is moved to the device.
+        task: what it is evaluated on; images in memory are moved there too, unless ``resident``
+            is False.
+        project: a head on the features, such as a method's projector: evaluations look at its
+            output too.
+        size: side of the images that the encoder sees; by default the stored one up to 64 pixels
+            and 224 above, and of a transformer the one it was built for.
+        mean: of the levels divided by 255, a channel each; ImageNet's by default.
+        std: what they are divided by after that.
+        recipe: how views are made where an evaluation wants such as in training.
+        device: by default where the encoder is.
+        autocast: torch.bfloat16, say, for the encoder; full precision by default.
+        compile: compile the encoder for frozen evaluations.
+        resident: keep images that lie in memory on the device.
+        batch_size: images that are encoded at a time.
+        about: what to say of the encoder in protocols.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        task: Task,
+        *,
+        project: nn.Module | Callable[[Tensor], Tensor] | None = None,
+        size: int | None = None,
+        mean: Sequence[float] = _MEAN,
+        std: Sequence[float] = _STD,
+        recipe: Recipe | None = None,
+        device: torch.device | str | None = None,
+        autocast: torch.dtype | None = None,
+        compile: bool = False,
+        resident: bool = True,
+        batch_size: int = 512,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        parameter = next(encoder.parameters(), None)
+        self.device = torch.device(
+            device or (torch.device("cpu") if parameter is None else parameter.device)
+        )
+        self.encoder = encoder.to(self.device)
+        self.project = project.to(self.device) if isinstance(project, nn.Module) else project
+        if self.device.type == "cuda":
+            self.encoder.to(memory_format=torch.channels_last)
+        if compile:
+            self.encoder.compile(dynamic=False)
+        self.task = task.to(self.device) if resident else task
+        self.mean, self.std = tuple(mean), tuple(std)
+        self.encode = Encode(self.encoder, mean, std, self.device, autocast)
+        self.autocast, self.batch_size, self.about = autocast, batch_size, dict(about or {})
+        self.size = _image_size(encoder, task.train, size)
+        self.test_view = FixedView(task.train, self.size).to(self.device)
+        self.recipe = recipe or (RECIPES["cifar"] if self.small else RECIPES["mocov3-1"])
+
+    @property
+    def small(self) -> bool:
+        """Whether the encoder sees small images, such as CIFAR's."""
+        return self.size <= SMALL
+
+    @cached_property
+    def width(self) -> int:
+        """F, the number of features."""
+        with torch.no_grad(), evaluating(self.encoder):
+            black = torch.zeros(1, 3, self.size, self.size, device=self.device)
+            return self.encode(black).shape[1]
+
+    def describe(self) -> dict[str, Any]:
+        """What protocols say of encoder and task."""
+        return {
+            **self.about,
+            "data": {
+                **self.task.about,
+                "classes": self.task.classes,
+                "train_samples": len(self.task.train),
+                "test_samples": len(self.task.test),
+            },
+            "image_size": self.size,
+            "test_images": self.test_view.summary,
+            "precision": str(self.autocast or self.encode.dtype).removeprefix("torch."),
+        }
+
+    def features(self, name: Name) -> Features:
+        """Those of the training or test images, computed once."""
+        return self._train_features if name == "train" else self._test_features
+
+    @cached_property
+    def _train_features(self) -> Features:
+        return self.features_of(self.task.train)
+
+    @cached_property
+    def _test_features(self) -> Features:
+        return self.features_of(self.task.test)
+
+    def features_of(self, images: LabelledImages) -> Features:
+        """Features of any images of the same kind, without augmentation."""
+        count = len(images)
+        batches = (
+            (rows, self.encode.normalise(pixels)) for rows, pixels in self.test_images(images)
+        )
+        backbone = extract_batches(self.encode, batches, count)
+        return Features(backbone, self.projected(backbone), images.labels.to(self.device))
+
+    def test_images(self, images: LabelledImages) -> Iterator[tuple[slice, Tensor]]:
+        """Images as they are tested, in bytes of (B, 3, size, size), with the rows they are."""
+        rows = list(same_size_batches(len(images), self.batch_size))
+        every = torch.arange(len(images), device=images.labels.device)
+        batches = images.batches((every[part] for part in rows), self.device)
+        for part, batch in zip(rows, batches, strict=True):
+            yield part, self.test_view(batch.images, images.sizes(batch.samples))
+
+    @torch.no_grad()
+    def projected(self, features: Tensor) -> Tensor | None:
+        """What the head makes of features, in full precision; None without a head."""
+        if self.project is None:
+            return None
+        with evaluating(self.project), torch.autocast(self.device.type, enabled=False):
+            parts = [self.project(part) for part in features.split(8 * self.batch_size)]
+        return torch.cat(parts)
+
+    def views(self, recipe: Recipe, seed: int) -> Views:
+        """What makes views for the encoder by a recipe, but with the encoder's normalisation."""
+        (*mean,), (*std,) = self.mean, self.std
+        own = replace(recipe, mean=(mean[0], mean[1], mean[2]), std=(std[0], std[1], std[2]))
+        dtype = self.autocast or self.encode.dtype
+        return Views(own, self.size, seed, dtype=dtype).to(self.device)
+
+
+def _image_size(encoder: nn.Module, images: LabelledImages, size: int | None) -> int:
+    fixed = _transformer_size(encoder)
+    if size is None:
+        stored = images.image_size[0]
+        size = fixed or (stored if stored <= SMALL else 224)
+    if fixed is not None and size != fixed:
+        raise ValueError(
+            f"size: this encoder takes images of {fixed} pixels and no others; got {size}"
+        )
+    if not 4 <= size <= 1024:
+        raise ValueError(f"size must be in [4, 1024] pixels; got {size}")
+    return size
+
+
+def _transformer_size(encoder: nn.Module) -> int | None:
+    """The only side of images that a vision transformer of timm takes."""
+    patches = getattr(encoder, "patch_embed", None)
+    size = getattr(patches, "img_size", None)
+    return int(size[0]) if size and getattr(patches, "strict_img_size", True) else None
