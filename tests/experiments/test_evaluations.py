@@ -6,7 +6,7 @@ from dsf.cli import main
 from dsf.data import load
 from dsf.data.files import read_json
 from dsf.evaluation import extract, knn
-from dsf.experiments import evaluate, load_run, train
+from dsf.experiments import Choices, evaluate, load_run, train
 
 MONITOR = ["knn.every=1", "knn.k=20"]
 
@@ -52,8 +52,10 @@ def test_evaluate_agrees_with_the_monitor(run, capsys):
     assert results["linear"]["protocol"]["checkpoint"] == "step-00000012"
     assert 0.1 < results["linear"]["accuracy"] < 1
     assert "training" in results
-    assert output[0].startswith(f"knn backbone {100 * last['backbone']:.2f} %  projection ")
-    assert output[1].startswith(f"linear accuracy {100 * results['linear']['accuracy']:.2f} %")
+    shown = [line for line in output if "%" in line]
+    assert f"{100 * last['backbone']:.2f} %" in shown[0]
+    assert shown[0].split()[1] == "knn"
+    assert f"{100 * results['linear']['accuracy']:.2f} %" in shown[2]
 
 
 def test_by_hand(run):
@@ -76,17 +78,26 @@ def test_another_size_of_images(tmp_path):
     assert len(tiny.lines(folder, "knn")) == 2
 
 
-def test_fewer_images_than_neighbours(tmp_path):
+def test_fewer_images_than_neighbours(tmp_path, capsys):
     settings = tiny.settings("epochs=1", "knn.every=1", "data.limit=32")
     folder = train(settings, tmp_path / "run", show=False)
-    assert evaluate(folder, ["knn"], "cpu")["knn"]["protocol"]["k"] == 32
+    assert [line["k"] for line in tiny.lines(folder, "knn")] == [32, 32]  # the monitor says so
+    assert main(["eval", str(folder)]) == 1
+    message = "dsf: k must be in [1, 32], the number of training images in the bank; got 200\n"
+    assert capsys.readouterr().err.endswith(message)
+    protocol = evaluate(folder, ["knn"], "cpu", choices=Choices(k=32))["knn k=32"]["protocol"]
+    assert protocol["k"] == 32
+    assert "lowered_from" not in protocol
 
 
 def test_errors(run, tmp_path, capsys):
     assert main(["eval", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"dsf: {tmp_path} is not a run: it has no config.yaml\n"
     assert main(["eval", str(run), "knm"]) == 1
-    assert "evaluation must be one of knn, linear; got 'knm'" in capsys.readouterr().err
+    assert (
+        "evaluation must be one of knn, linear, finetune, corruption, geometry; got 'knm'"
+        in capsys.readouterr().err
+    )
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
     assert main(["eval", str(tmp_path)]) == 1
     assert "has no whole checkpoint yet" in capsys.readouterr().err

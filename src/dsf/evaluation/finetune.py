@@ -66,6 +66,7 @@ class Finetune(Protocol):
         weight_decays: of the grid.
         momentum: of SGD.
         held_out: the share of the training images to choose on, without official ones.
+        budget: set by ``within``: 1 for the protocol as published.
     """
 
     name: ClassVar[str] = "finetune"
@@ -79,6 +80,7 @@ class Finetune(Protocol):
     weight_decays: tuple[float, ...] = WEIGHT_DECAYS
     momentum: float = 0.9
     held_out: float = 0.1
+    budget: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size"):
@@ -109,7 +111,12 @@ class Finetune(Protocol):
             steps=max(1, round(budget * self.steps)),
             learning_rates=self.learning_rates[::2],
             weight_decays=tuple(dict.fromkeys((decays[0], decays[len(decays) // 2]))),
+            budget=budget,
         )
+
+    def changes(self, default: Protocol) -> str:
+        """What differs; of a short version only its budget."""
+        return super().changes(default) if self.budget == 1 else f"budget={self.budget:g}"
 
     def settings(self, subject: "Subject") -> dict[str, Any]:
         """Its fields, and on what settings are chosen and scored."""
@@ -211,9 +218,7 @@ class Classifier(nn.Module):
 
 
 @torch.no_grad()
-def _scores(
-    subject: "Subject", model: Classifier, images: LabelledImages, classes: int
-) -> Scores:
+def _scores(subject: "Subject", model: Classifier, images: LabelledImages, classes: int) -> Scores:
     predictions = torch.empty(len(images), dtype=torch.int64, device=subject.device)
     with evaluating(model):
         for rows, pixels in subject.test_images(images):
@@ -225,9 +230,7 @@ def _scores(
 
 
 def _best(table: Sequence[dict[str, float]]) -> Setting:
-    best = max(
-        table, key=lambda row: (row["score"], -row["learning_rate"], row["weight_decay"])
-    )
+    best = max(table, key=lambda row: (row["score"], -row["learning_rate"], row["weight_decay"]))
     return Setting(best["learning_rate"], best["weight_decay"])
 
 

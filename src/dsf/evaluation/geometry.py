@@ -1,5 +1,6 @@
 """How features lie on the sphere, and what the concentration of an image's views tells of it."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -57,7 +58,6 @@ class Geometry(Protocol):
         "features of test images on the sphere; kappa of the views of an image against the errors "
         "of kNN and against the severity of corruptions"
     )
-    shares: ClassVar[bool] = False
     views: int = 8
     shrink: float = 0.95
     k: int = 200
@@ -81,29 +81,31 @@ class Geometry(Protocol):
     def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
         """Measure."""
         test = subject.task.test
-        train, plain_views = subject.features("train"), subject.features("test")
-        views = self._views(subject, seed)
+        train, whole = subject.features("train"), subject.features("test")
+        views = subject.views(subject.recipe, seed)
         kappa, alignment = self._kappa(subject, test, views)
         numbers: dict[str, float] = {}
-        for kind, features in plain_views.kinds().items():
+        for kind, features in whole.kinds().items():
             numbers |= {
                 f"{kind}_alignment": alignment[kind],
                 f"{kind}_uniformity": measures.uniformity(features),
                 f"{kind}_effective_rank": measures.effective_rank(features),
                 f"{kind}_class_separation": measures.class_separation(features, test.labels),
             }
-        last = list(plain_views.kinds())[-1]
+        last = list(whole.kinds())[-1]
         vote = self._vote(subject)
         found = knn(
-            *(train.kinds()[last], train.labels, plain_views.kinds()[last], plain_views.labels),
+            *(train.kinds()[last], train.labels, whole.kinds()[last], whole.labels),
             *(vote.k, vote.temperature, subject.task.classes),
         )
-        wrong = found.predictions != plain_views.labels
+        wrong = found.predictions != whole.labels
         details: dict[str, Any] = {
             "kappa_of": last,
             "knn_accuracy": found.accuracy,
             "kappa_mean": kappa.mean().item(),
-            "kappa_quantiles": kappa.double().quantile(kappa.new_tensor(_DECILES).double()).tolist(),
+            "kappa_quantiles": kappa.double()
+            .quantile(kappa.new_tensor(_DECILES).double())
+            .tolist(),
         }
         if 0 < int(wrong.sum()) < len(wrong):
             numbers["error_auroc"] = measures.auroc(-kappa, wrong)
@@ -119,9 +121,6 @@ class Geometry(Protocol):
 
     def _vote(self, subject: "Subject") -> KNN:
         return KNN(self.k, self.temperature).at_most(len(subject.task.train))
-
-    def _views(self, subject: "Subject", seed: int) -> Views:
-        return subject.views(subject.recipe, seed)
 
     def _kappa(
         self, subject: "Subject", images: LabelledImages, views: Views
@@ -170,18 +169,19 @@ class Geometry(Protocol):
         """For each type the mean kappa by severity and the mean correlation of an image."""
         from dsf.data.corruptions import corrupt
 
-        # The very views of the clean images, of what is corrupted in their place.
-        bytes_ = torch.cat(
-            [batch.images for batch in images.batches([_every(images)], subject.device)]
-        )
-        every = torch.arange(len(images), device=subject.device)
-        sizes = images.sizes(every)
+        every = torch.arange(len(images), device=images.labels.device)
+        each = max(1, _PIXELS // math.prod(images.image_size))
         result: dict[str, dict[str, Any]] = {}
         for name in self.corruptions:
             rows = [clean]
             for severity in _SEVERITIES:
-                worse = corrupt(bytes_, name, severity, seed, samples=every)
-                damaged = LabelledImages(worse, images.labels, sizes)
+                # Corrupting takes far more memory than its result.
+                parts = [
+                    corrupt(batch.images, name, severity, seed, samples=batch.samples)
+                    for batch in images.batches(every.split(each), subject.device)
+                ]
+                # The same samples: the very views that the clean images had.
+                damaged = LabelledImages(torch.cat(parts), images.labels, images.sizes(every))
                 rows.append(self._kappa(subject, damaged, views)[0])
             kappa = torch.stack(rows, dim=1)
             severity_of = torch.arange(6, device=kappa.device).expand_as(kappa)
@@ -193,7 +193,3 @@ class Geometry(Protocol):
 
 
 _DECILES = [place / 10 for place in range(11)]
-
-
-def _every(images: LabelledImages) -> Tensor:
-    return torch.arange(len(images), device=images.labels.device)

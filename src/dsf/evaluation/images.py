@@ -96,7 +96,8 @@ class LabelledImages:
             )
         sizes = None
         if self._sizes is not None and other._sizes is not None:
-            sizes = torch.cat([part._own(part._sizes).to(self._labels) for part in (self, other)])
+            both = (self._own(self._sizes), other._own(other._sizes))
+            sizes = torch.cat([part.to(self._labels.device) for part in both])
         images = [part._images() for part in (self, other)]
         return LabelledImages(
             torch.cat([part.to(images[0].device) for part in images]),

@@ -1,5 +1,7 @@
 """Numbers about features on the sphere, and about ranks."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -64,7 +66,8 @@ def effective_rank(features: Tensor) -> float:
     small = centred.T @ centred if len(centred) > centred.shape[1] else centred @ centred.T
     values = torch.linalg.eigvalsh(small).clamp_min(0).sqrt()
     shares = values / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
-    return torch.special.entr(shares).sum().exp().item()
+    entropy = torch.special.entr(shares).sum().item()
+    return math.exp(entropy)
 
 
 def class_separation(features: Tensor, labels: Tensor) -> float:

@@ -43,12 +43,10 @@ class Protocol(ABC):
     Attributes:
         name: as the command line spells it.
         method: one sentence on how it works.
-        shares: whether its numbers are shares, to be shown in percent.
     """
 
     name: ClassVar[str]
     method: ClassVar[str]
-    shares: ClassVar[bool] = True
 
     @abstractmethod
     def evaluate(self, subject: "Subject", seed: int = 0) -> Result:

@@ -197,6 +197,14 @@ class Subject:
         for part, batch in zip(rows, batches, strict=True):
             yield part, self.test_view(batch.images, images.sizes(batch.samples))
 
+    def pixels(self, images: LabelledImages) -> Tensor:
+        """All images as they are tested, (N, 3, size, size) uint8 on the device."""
+        shape = (len(images), 3, self.size, self.size)
+        result = torch.empty(shape, dtype=torch.uint8, device=self.device)
+        for rows, part in self.test_images(images):
+            result[rows] = part
+        return result
+
     @torch.no_grad()
     def projected(self, features: Tensor) -> Tensor | None:
         """What the head makes of features, in full precision; None without a head."""
