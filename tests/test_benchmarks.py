@@ -63,9 +63,19 @@ def test_step(run):
 def test_knn(run):
     output, result = run("knn.py")
     assert "scikit-learn" in output
-    for table in ("10 classes", "1000 classes", "scikit-learn"):
+    for table in ("10 classes", "1000 classes", "faiss-cpu", "scikit-learn"):
         rows = result[table]["rows"]
         assert rows[0]["what"] == "dsf"
         assert len(rows) == 2
         assert all(row["ms"] > 0 and row["agree"] > 0.99 for row in rows)
     assert 0.3 < result["10 classes"]["accuracy"] < 0.999
+
+
+def test_linear(run):
+    output, result = run("linear.py")
+    assert "11 weight decays" in output
+    ours, theirs = result["rows"]
+    assert (ours["what"], theirs["what"]) == ("dsf", "scikit-learn")
+    assert theirs["agree"] > 0.97
+    assert abs(ours["accuracy"] - theirs["accuracy"]) < 0.01
+    assert 0.3 < ours["accuracy"] < 0.999

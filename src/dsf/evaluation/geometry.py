@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Pixels of the views that are made and encoded at a time: 4,096 views of 32 pixels.
 _PIXELS = 4096 * 32 * 32
 _SEVERITIES = (1, 2, 3, 4, 5)
+_DECILES = torch.linspace(0, 1, 11, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,3 @@ class Geometry(Protocol):
                 "spearman": measures.spearman(severity_of, kappa).mean().item(),
             }
         return result
-
-
-_DECILES = [place / 10 for place in range(11)]

@@ -1,7 +1,6 @@
 """The errors of a linear model, trained on clean images, on corrupted ones."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -22,8 +21,8 @@ class Corruption(Protocol):
     """The error on corrupted test images (Hendrycks and Dietterich, 2019), as the paper reports it.
 
     A linear model is trained on clean images, which alone it is chosen on, and tested on each type
-    of corruption at each severity. Images are corrupted as the encoder sees them, so that they
-    have its size.
+    of corruption at each severity. Images that are stored whole, such as CIFAR's, are corrupted
+    as they are; of others what the encoder sees of them, as in ImageNet-C.
 
     Args:
         linear: how the model is trained.
@@ -58,19 +57,30 @@ class Corruption(Protocol):
         from dsf.evaluation.corruption import corruption_errors
 
         trained = self.linear.evaluate(subject, seed)
-        predict = LinearModel(subject, trained)
-        images = subject.pixels(subject.task.test)
-        labels = subject.task.test.labels.to(subject.device)
+        task = subject.task
         found = corruption_errors(
-            predict,
-            images,
-            labels,
+            LinearModel(subject, trained),
+            subject.pixels(task.test, resized=task.test.squashed),
+            task.test.labels.to(subject.device),
             names=self._types(),
             severities=self.severities,
             seed=seed,
-            published=None if self.published is None else Path(self.published),
+            published=self.published,
+            classes=task.names or None,
+            device=subject.device,
         )
-        return found
+        numbers = {"mce": found.mce, "clean_error": found.clean_error, "excess": found.excess}
+        if 1 in self.severities:
+            first = [errors[1] for errors in found.errors.values()]
+            numbers["mce_of_severity_1"] = sum(first) / len(first)
+        details = {
+            "by_type": found.by_type,
+            "errors": {name: list(row.values()) for name, row in found.errors.items()},
+            "corruptions": found.protocol,
+            "linear": trained.numbers,
+            "chosen": trained.details.get("chosen"),
+        }
+        return Result(self.describe(subject, seed), numbers, details, trained.state)
 
     def _types(self) -> tuple[str, ...]:
         from dsf.data.corruptions import CORRUPTIONS
@@ -91,9 +101,9 @@ class LinearModel:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        """(B,) classes of (B, 3, size, size) uint8 images on the device."""
+        """(B,) classes of (B, 3, H, W) uint8 images on the device."""
         encode, state = self.subject.encode, self.state
         with evaluating(self.subject.encoder):
-            features = encode(encode.normalise(images))
+            features = encode(encode.normalise(self.subject.fixed_view(images)))
         standard = (features - state["mean"]) / state["std"]
         return (matmul(standard, state["weight"].T) + state["bias"]).argmax(dim=1)

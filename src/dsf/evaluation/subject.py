@@ -48,7 +48,8 @@ class Task:
         classes: how many there are.
         validation: to choose settings on, where the data set has an official part for that.
         metric: what the data set is reported with.
-        about: its name and content, for protocols.
+        names: of the classes, where they are known.
+        about: the data set's name and content, for protocols.
     """
 
     train: LabelledImages
@@ -56,6 +57,7 @@ class Task:
     classes: int
     validation: LabelledImages | None = None
     metric: Metric = "top-1"
+    names: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Task:
         train, test, validation = parts
         assert train is not None
         assert test is not None
-        return Task(train, test, self.classes, validation, self.metric, self.about)
+        return replace(self, train=train, test=test, validation=validation)
 
 
 class Subject:
@@ -138,7 +140,7 @@ class Subject:
         self.encode = Encode(self.encoder, mean, std, self.device, autocast)
         self.autocast, self.batch_size, self.about = autocast, batch_size, dict(about or {})
         self.size = _image_size(encoder, task.train, size)
-        self.test_view = FixedView(task.train, self.size).to(self.device)
+        self.fixed_view = FixedView(task.train, self.size).to(self.device)
         self.recipe = recipe or (RECIPES["cifar"] if self.small else RECIPES["mocov3-1"])
 
     @property
@@ -164,7 +166,7 @@ class Subject:
                 "test_samples": len(self.task.test),
             },
             "image_size": self.size,
-            "test_images": self.test_view.summary,
+            "test_images": self.fixed_view.summary,
             "precision": str(self.autocast or self.encode.dtype).removeprefix("torch."),
         }
 
@@ -189,19 +191,25 @@ class Subject:
         backbone = extract_batches(self.encode, batches, count)
         return Features(backbone, self.projected(backbone), images.labels.to(self.device))
 
-    def test_images(self, images: LabelledImages) -> Iterator[tuple[slice, Tensor]]:
-        """Images as they are tested, in bytes of (B, 3, size, size), with the rows they are."""
+    def test_images(
+        self, images: LabelledImages, resized: bool = True
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Images as they are tested, or as they are stored, in bytes, with the rows they are."""
         rows = list(same_size_batches(len(images), self.batch_size))
         every = torch.arange(len(images), device=images.labels.device)
         batches = images.batches((every[part] for part in rows), self.device)
         for part, batch in zip(rows, batches, strict=True):
-            yield part, self.test_view(batch.images, images.sizes(batch.samples))
+            pixels = batch.images
+            if resized:
+                pixels = self.fixed_view(pixels, images.sizes(batch.samples))
+            yield part, pixels
 
-    def pixels(self, images: LabelledImages) -> Tensor:
-        """All images as they are tested, (N, 3, size, size) uint8 on the device."""
-        shape = (len(images), 3, self.size, self.size)
-        result = torch.empty(shape, dtype=torch.uint8, device=self.device)
-        for rows, part in self.test_images(images):
+    def pixels(self, images: LabelledImages, resized: bool = True) -> Tensor:
+        """All images as they are tested, or as they are stored: (N, 3, H, W) bytes."""
+        height, width = (self.size, self.size) if resized else images.image_size
+        shape = (len(images), height, width, 3)
+        result = torch.empty(shape, dtype=torch.uint8, device=self.device).permute(0, 3, 1, 2)
+        for rows, part in self.test_images(images, resized):
             result[rows] = part
         return result
 

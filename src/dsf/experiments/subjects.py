@@ -14,6 +14,7 @@ from dsf.data.files import read_json
 from dsf.data.registry import EMBEDDED, find
 from dsf.data.source import Content, content_hash
 from dsf.evaluation import KNN, LabelledImages, Subject, Task
+from dsf.evaluation.scores import Metric
 from dsf.evaluation.subject import SMALL
 from dsf.experiments import build
 from dsf.experiments.settings import Settings
@@ -39,7 +40,7 @@ class Opened:
 
     subject: Subject
     folder: Path
-    knn: KNN = KNN()
+    knn: KNN
     seed: int = 0
     data: str = ""
     untrained: bool = False
@@ -143,7 +144,7 @@ def open_encoder(
         about=about,
         **normalisation,
     )
-    return Opened(subject, Path("runs") / name.replace("/", "-"), seed=seed, data=data)
+    return Opened(subject, Path("runs") / name.replace("/", "-"), KNN(), seed, data)
 
 
 def method_subject(
@@ -244,7 +245,9 @@ def make_task(
         images: Split | torch.Tensor = split.images(device) if resident else split
         labels, sizes = split.labels(device), split.sizes(device)
         parts[key] = LabelledImages(images, labels, sizes, rows, f"{name}, split {key}")
-    metric = "top-1" if name == EMBEDDED else getattr(find(name, size), "metric", "top-1")
+    metric: Metric = "top-1"
+    if name != EMBEDDED:
+        metric = getattr(find(name, size), "metric", metric)
     about: dict[str, Any] = {
         "name": name,
         "metric": metric,
@@ -258,6 +261,7 @@ def make_task(
         len(splits["train"].classes),
         parts.get("validation"),
         metric,
+        splits["train"].classes,
         about,
     )
 
@@ -270,7 +274,7 @@ def _splits(name: str, size: int | None) -> dict[str, Split]:
             f" and no {missing[0]}"
         )
     wanted = [key for key in ("train", "test", "validation") if key in counts]
-    splits = {key: load(name, key, size) for key in wanted}
+    splits: dict[str, Split] = {key: load(name, key, size) for key in wanted}
     for key, split in splits.items():
         if not split.labelled:
             raise ValueError(f"data: evaluation needs labels; split {key} of {name} has none")
