@@ -80,7 +80,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         metavar="FOLDER",
         help="where to keep results.json (the run's folder, or runs/ENCODER)",
     )
-    parser.set_defaults(run=_evaluate)
+    parser.set_defaults(run=_evaluate, overrides=[])
 
 
 def _share(text: str) -> float:
@@ -98,30 +98,34 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     from dsf.experiments import Choices, evaluate
 
-    names = [word for word in options.names if "=" not in word] or ["knn"]
-    pairs = [word.split("=", 1) for word in options.names if "=" in word]
+    words = [*options.names, *options.overrides]
+    names = [word for word in words if "=" not in word] or ["knn"]
+    pairs = [word.split("=", 1) for word in words if "=" in word]
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    results = evaluate(
-        options.source,
-        names,
-        options.device,
-        data=options.data,
-        choices=Choices(
-            options.linear, options.labels, options.k, options.budget, options.published
-        ),
-        size=options.size,
-        seed=options.seed,
-        random=options.random,
-        pretrained=options.pretrained,
-        options={key: yaml.safe_load(value) for key, value in pairs},
-        compile=options.compile,
-        folder=options.folder,
-        again=options.again,
-        say=say,
-    )
+    try:
+        results = evaluate(
+            options.source,
+            names,
+            options.device,
+            data=options.data,
+            choices=Choices(
+                options.linear, options.labels, options.k, options.budget, options.published
+            ),
+            size=options.size,
+            seed=options.seed,
+            random=options.random,
+            pretrained=options.pretrained,
+            options={key: yaml.safe_load(value) for key, value in pairs},
+            compile=options.compile,
+            folder=options.folder,
+            again=options.again,
+            say=say,
+        )
+    except ModuleNotFoundError as error:  # an optional package, such as that of frost's textures
+        raise ValueError(str(error)) from error
     _show(results)
 
 

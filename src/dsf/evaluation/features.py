@@ -90,10 +90,11 @@ class Encode:
 
     def __call__(self, batch: Tensor) -> Tensor:
         """(B, F) features of (B, 3, H, W) normalised images, in at least float32."""
-        with torch.autocast(
-            self.device.type, dtype=self.autocast, enabled=self.autocast is not None
-        ):
-            features = _matrix("encoder", self.encoder(batch.to(self.dtype)), len(batch))
+        reduced = self.autocast is not None
+        if not reduced:
+            batch = batch.to(self.dtype)
+        with torch.autocast(self.device.type, dtype=self.autocast, enabled=reduced):
+            features = _matrix("encoder", self.encoder(batch), len(batch))
         return features.to(self.precision)
 
 

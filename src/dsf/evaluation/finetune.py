@@ -20,6 +20,7 @@ from dsf.evaluation.protocol import Protocol, Result
 from dsf.evaluation.scores import Scores, score
 from dsf.evaluation.subsets import hold_out
 from dsf.losses._precision import matmul
+from dsf.models import join_batch_norm
 from dsf.training.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Classifier(nn.Module):
 
     def __init__(self, subject: "Subject", seed: int) -> None:
         super().__init__()
-        self.encoder = copy.deepcopy(subject.encoder).requires_grad_(True)
+        self.encoder = join_batch_norm(copy.deepcopy(subject.encoder)).requires_grad_(True)
         weight, bias = start_classifier(subject, seed)
         self.weight, self.bias = nn.Parameter(weight.detach()), nn.Parameter(bias.detach())
         self._encode = copy.copy(subject.encode)

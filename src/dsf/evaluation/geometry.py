@@ -104,9 +104,7 @@ class Geometry(Protocol):
             "kappa_of": last,
             "knn_accuracy": found.accuracy,
             "kappa_mean": kappa.mean().item(),
-            "kappa_quantiles": kappa.double()
-            .quantile(kappa.new_tensor(_DECILES).double())
-            .tolist(),
+            "kappa_deciles": kappa.double().cpu().quantile(_DECILES).tolist(),
         }
         if 0 < int(wrong.sum()) < len(wrong):
             numbers["error_auroc"] = measures.auroc(-kappa, wrong)

@@ -31,6 +31,7 @@ from dsf.experiments.subjects import (
 )
 from dsf.methods import Method
 from dsf.training.environment import environment
+from dsf.training.numerics import Precision, numerics
 
 NAMES = ("knn", "linear", "finetune", "corruption", "geometry")
 
@@ -161,9 +162,11 @@ def evaluate(
     keep.mkdir(parents=True, exist_ok=True)
     chosen_seed = opened.seed if seed is None else seed
     results = {}
-    for protocol, default in zip(protocols, usual, strict=True):
-        name = result_name(protocol, default, opened, seed=chosen_seed, size=size)
-        results[name] = _entry(keep, name, protocol, opened.subject, chosen_seed, again, say)
+    precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"
+    with numerics(precision, deterministic=False, autotune=False):
+        for protocol, default in zip(protocols, usual, strict=True):
+            name = result_name(protocol, default, opened, seed=chosen_seed, size=size)
+            results[name] = _entry(keep, name, protocol, opened.subject, chosen_seed, again, say)
     return results
 
 
