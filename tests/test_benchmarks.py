@@ -79,3 +79,4 @@ def test_linear(run):
     assert theirs["agree"] > 0.97
     assert abs(ours["accuracy"] - theirs["accuracy"]) < 0.01
     assert 0.3 < ours["accuracy"] < 0.999
+    assert result["paper"]["seconds"] > 0

@@ -9,15 +9,14 @@ from typing import Any
 from dsf.commands.parser import Parser, positive, seed
 
 _DESCRIPTION = """\
-Evaluate an encoder: that of a run, or one by its name. results.json in the run's folder keeps
-every result with its protocol; what is there already is not computed again. No setting is ever
-chosen on test images.
-
-knn         a weighted vote of the nearest training images (the default)
-linear      a linear classifier on frozen features; --linear paper: on augmented views, by SGD
-finetune    all weights trained further; learning rate and decay chosen on validation images
-corruption  the linear classifier on corrupted test images, 18 types and 5 severities
-geometry    alignment, uniformity, rank, separation, and what kappa tells of an image"""
+Evaluate a run's encoder, or one such as timm/resnet18. results.json keeps every
+result with its protocol; what is there already is not computed again.
+  knn         votes of the nearest training images (default); --k K
+  linear      a linear classifier on frozen features; --linear paper: trained on
+              augmented views; --labels SHARE: with few labels; --compile
+  finetune    all weights, settings chosen on validation images; --budget SHARE
+  corruption  the linear classifier on corrupted images; --published FOLDER
+  geometry    alignment, uniformity, rank, and what kappa tells of an image"""
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
@@ -25,62 +24,39 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser = verbs.add_parser(
         "eval",
         help="evaluate a run, or any encoder",
+        usage="dsf eval RUN|ENCODER [EVALUATION ...] [KEY=VALUE ...] [options]",
         description=_DESCRIPTION,
-        example="dsf eval runs/demo knn linear\n"
-        "dsf eval runs/cifar10-dsf linear --linear paper --labels 0.01\n"
-        "dsf eval runs/cifar10-dsf finetune --data pets --budget 0.05\n"
-        "dsf eval timm/resnet18 knn --data cifar10 --pretrained",
+        example="dsf eval runs/cifar10-dsf finetune --data pets --budget 0.05",
     )
-    parser.add_argument(
-        "source", metavar="RUN|ENCODER", help="the folder of a run, or say timm/resnet18"
-    )
-    parser.add_argument(
-        "names",
-        metavar="EVALUATION",
-        nargs="*",
-        help="which (knn); of an ENCODER also options KEY=VALUE, such as stem=cifar",
-    )
+    # What belongs to one evaluation stands beside it in the description.
+    beside = argparse.SUPPRESS
+    parser.add_argument("source", metavar="RUN|ENCODER", help=beside)
+    parser.add_argument("names", metavar="EVALUATION", nargs="*", help=beside)
+    parser.add_argument("--k", type=positive, help=beside)
+    parser.add_argument("--linear", choices=("fast", "paper"), default="fast", help=beside)
+    parser.add_argument("--labels", type=_share, default=1.0, help=beside)
+    parser.add_argument("--compile", action="store_true", help=beside)
+    parser.add_argument("--budget", type=_share, default=1.0, help=beside)
+    parser.add_argument("--published", metavar="FOLDER", help=beside)
     parser.add_argument("--data", metavar="NAME", help="the data set (a run's own)")
     parser.add_argument(
-        "--linear", choices=("fast", "paper"), default="fast", help="which linear one (fast)"
+        "--size", type=positive, metavar="S", help="side of the images that the encoder sees"
     )
+    parser.add_argument("--seed", type=seed, metavar="N", help="of all that is random (the run's)")
+    parser.add_argument("--random", action="store_true", help="with random weights instead")
     parser.add_argument(
-        "--labels",
-        type=_share,
-        default=1.0,
-        metavar="SHARE",
-        help="linear: only this share of the training labels, such as 0.01 or 0.1",
+        "--pretrained", action="store_true", help="an encoder with its library's weights"
     )
-    parser.add_argument("--k", type=positive, help="knn: neighbours (the run's knn.k, or 200)")
-    parser.add_argument(
-        "--budget",
-        type=_share,
-        default=1.0,
-        metavar="SHARE",
-        help="finetune: this share of its 20,000 steps, and 4 x 2 settings instead of 7 x 8",
-    )
-    parser.add_argument(
-        "--published", metavar="FOLDER", help="corruption: CIFAR-10-C or ImageNet-C as published"
-    )
-    parser.add_argument("--size", type=positive, help="side of the images that the encoder sees")
-    parser.add_argument("--seed", type=seed, help="of all that is random (the run's, or 0)")
-    parser.add_argument(
-        "--random", action="store_true", help="the encoder with random weights instead"
-    )
-    parser.add_argument(
-        "--pretrained", action="store_true", help="an ENCODER with its library's weights"
-    )
-    parser.add_argument("--compile", action="store_true", help="compile the frozen encoder")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto (auto)")
-    parser.add_argument("--again", action="store_true", help="compute also what is there already")
+    parser.add_argument("--again", action="store_true", help="compute also what is there")
     parser.add_argument(
         "-o",
         dest="folder",
         type=Path,
         metavar="FOLDER",
-        help="where to keep results.json (the run's folder, or runs/ENCODER)",
+        help="of results.json (the run's, or runs/ENCODER)",
     )
-    parser.set_defaults(run=_evaluate, overrides=[])
+    parser.set_defaults(run=_evaluate, overrides=[], words_anywhere=True)
 
 
 def _share(text: str) -> float:

@@ -136,7 +136,13 @@ class Geometry(Protocol):
                 found.setdefault(kind, []).append(measures.pair_distances(features))
             kappa.append(fit_views(features, self.shrink).kappa)
         alignment = {kind: torch.cat(parts).mean().item() for kind, parts in found.items()}
-        return torch.cat(kappa), alignment
+        whole = torch.cat(kappa)
+        if broken := int((~whole.isfinite()).sum()):
+            raise ValueError(
+                f"kappa of {broken} of {len(images)} images is not finite: features of their views "
+                "are zero or not finite"
+            )
+        return whole, alignment
 
     @torch.no_grad()
     def _encode(

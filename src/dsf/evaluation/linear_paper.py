@@ -151,7 +151,7 @@ class LinearPaper(Protocol):
         batches = max(1, _PIXELS // (self.batch_size * subject.size**2))
         chunk = min(batches * self.batch_size, len(order))
         only = torch.zeros(1, dtype=torch.int64, device=subject.device)
-        number = torch.tensor(epoch, device=subject.device)
+        number = torch.full((), epoch, dtype=torch.int64, device=subject.device)
         # All chunks are of one size, for a compiled encoder: the last one begins earlier, and what
         # it repeats is dropped.
         starts = range(0, len(order), chunk)

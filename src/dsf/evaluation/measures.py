@@ -87,7 +87,9 @@ def class_separation(features: Tensor, labels: Tensor) -> float:
     means = sums / torch.bincount(places)[:, None]
     within = 1 - means.square().sum(dim=1).mean()
     total = 1 - means.mean(dim=0).square().sum()
-    return (1 - within / total).item() if total > 0 else 0.0
+    if total < 1e-12:  # all features coincide, but for rounding
+        return 0.0
+    return (1 - within / total).item()
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float:

@@ -62,6 +62,11 @@ class Choices:
             raise ValueError(f"linear must be fast or paper; got {self.linear!r}")
         return [self._protocol(name, opened) for name in names]
 
+    def usual(self, name: str, opened: Opened) -> Protocol:
+        """What a name stands for without choices; the two linear evaluations are each their own."""
+        plain = Choices(linear=self.linear if name == "linear" else "fast")
+        return plain._protocol(name, opened)
+
     def _protocol(self, name: str, opened: Opened) -> Protocol:
         linear = LinearFast if self.linear == "fast" else LinearPaper
         match name:
@@ -156,8 +161,9 @@ def evaluate(
         opened = open_encoder(
             str(source), data, device, size, pretrained and not random, options, compile, seed or 0
         )
-    protocols = (choices or Choices()).protocols(names, opened)
-    usual = Choices().protocols(names, opened)
+    choices = choices or Choices()
+    protocols = choices.protocols(names, opened)
+    usual = [choices.usual(name, opened) for name in names]
     keep = opened.folder if folder is None else Path(folder)
     keep.mkdir(parents=True, exist_ok=True)
     chosen_seed = opened.seed if seed is None else seed
@@ -174,7 +180,7 @@ def result_name(
     protocol: Protocol, default: Protocol, opened: Opened, seed: int, size: int | None
 ) -> str:
     """What a result is called: its protocol, and what is not usual about it."""
-    changes = [] if type(protocol) is not type(default) else [protocol.changes(default)]
+    changes = [protocol.changes(default)]
     changes += [f"seed={seed}"] if seed != opened.seed else []
     changes += [f"size={size}"] if size is not None else []
     about = f"{protocol.name}@{opened.data}" if opened.data else protocol.name
