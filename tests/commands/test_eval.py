@@ -155,29 +155,55 @@ def test_an_encoder_of_timm(tmp_path, monkeypatch, capsys):
     arguments = ["timm/resnet10t", "--data", "embedded", "--size", 16]
     assert call(*arguments, "knn", "linear") == 0
     kept = read_json(tmp_path / "runs" / "timm-resnet10t" / "results.json")
-    names = {"knn@embedded size=16", "linear@embedded size=16"}
+    names = {"untrained-knn@embedded size=16", "untrained-linear@embedded size=16"}
     assert kept.keys() == names
-    protocol = kept["knn@embedded size=16"]["protocol"]
+    protocol = kept["untrained-knn@embedded size=16"]["protocol"]
     assert protocol["encoder"] == {"name": "timm/resnet10t", "options": {}}
     assert protocol["weights"] == "random, seed 0"
     assert protocol["data"]["train_samples"] == 5000
     assert (protocol["image_size"], protocol["k"]) == (16, 200)
-    assert kept["linear@embedded size=16"]["accuracy"] > 0.15
+    assert kept["untrained-linear@embedded size=16"]["accuracy"] > 0.15
     capsys.readouterr()
     assert call(*arguments, "knn") == 0
-    assert capsys.readouterr().err == "knn@embedded size=16: kept, as it is there already\n"
+    name = "untrained-knn@embedded size=16"
+    assert capsys.readouterr().err == f"{name}: kept, as it is there already\n"
 
 
 def test_an_encoder_with_options_and_a_folder_of_its_own(tmp_path):
     arguments = ["resnet-small", "width=4", "--data", "embedded", "-o", tmp_path / "here"]
     assert call(*arguments) == 0
-    kept = read_json(tmp_path / "here" / "results.json")["knn@embedded"]
-    assert kept["protocol"]["encoder"]["options"] == {"width": 4}
-    assert kept["details"]["backbone"]["dimension"] == 32
     assert call(*arguments, "--seed", 3) == 0
-    other = read_json(tmp_path / "here" / "results.json")["knn@embedded"]
+    kept = read_json(tmp_path / "here" / "results.json")
+    first, other = (kept[f"untrained-knn@embedded width=4{seed}"] for seed in ("", " seed=3"))
+    assert first["protocol"]["encoder"]["options"] == {"width": 4}
+    assert first["details"]["backbone"]["dimension"] == 32
     assert other["protocol"]["weights"] == "random, seed 3"
-    assert other["backbone"] != kept["backbone"]
+    assert other["backbone"] != first["backbone"]
+
+
+def test_an_encoder_with_weights(tmp_path, monkeypatch):
+    """What timm would download is given to it, since tests have no network."""
+    import timm
+    import torch
+
+    created = timm.create_model
+
+    def create_model(name, pretrained=False, **options):
+        model = created(name, **options)
+        if pretrained:
+            with torch.no_grad():
+                model.conv1.weight.zero_()
+        return model
+
+    monkeypatch.setattr(timm, "create_model", create_model)
+    arguments = ["timm/resnet18", "--data", "embedded", "--size", 8]
+    assert call(*arguments, "--pretrained", "-o", tmp_path) == 0
+    assert call(*arguments, "-o", tmp_path) == 0
+    kept = read_json(tmp_path / "results.json")
+    assert kept["untrained-knn@embedded size=8"]["backbone"] > 0.1
+    found = read_json(tmp_path / "results.json")["knn@embedded size=8"]
+    assert found["protocol"]["weights"] == "pretrained"
+    assert found["backbone"] == 0.1  # nothing passes the first layer: all features are equal
 
 
 @pytest.mark.parametrize(

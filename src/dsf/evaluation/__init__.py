@@ -1,4 +1,16 @@
-"""From an encoder to numbers: how good its features are."""
+"""From an encoder to numbers: how good its features are.
+
+A ``Subject`` is any encoder with the images it is evaluated on; a ``Protocol`` evaluates it.
+
+>>> from torch import nn
+>>> from dsf.data import load
+>>> train, test = (LabelledImages(load("embedded", name)) for name in ("train", "test"))
+>>> encoder = nn.Sequential(nn.AvgPool2d(8), nn.Flatten())
+>>> subject = Subject(encoder, Task(train, test, classes=10))
+>>> result = KNN(k=20).evaluate(subject)
+>>> round(result.numbers["backbone"], 2), result.protocol["k"]
+(0.37, 20)
+"""
 
 from dsf.evaluation.features import extract
 from dsf.evaluation.finetune import Finetune

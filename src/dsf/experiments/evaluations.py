@@ -46,7 +46,6 @@ class Choices:
         k: neighbours of ``knn``, if not the run's own.
         budget: the share of the steps of ``finetune``, below 1 with a small grid.
         published: the folder of published corrupted images, instead of making them.
-        k_may_shrink: whether k follows a training set that is smaller, and says so.
     """
 
     linear: Literal["fast", "paper"] = "fast"
@@ -54,7 +53,6 @@ class Choices:
     k: int | None = None
     budget: float = 1.0
     published: str | None = None
-    k_may_shrink: bool = False
 
     def protocols(self, names: Sequence[str], opened: Opened) -> list[Protocol]:
         """One a name."""
@@ -71,8 +69,7 @@ class Choices:
         linear = LinearFast if self.linear == "fast" else LinearPaper
         match name:
             case "knn":
-                asked = KNN(self.k or opened.knn.k, opened.knn.temperature)
-                return asked.at_most(len(opened.subject.task.train)) if self.k_may_shrink else asked
+                return KNN(self.k or opened.knn.k, opened.knn.temperature)
             case "linear":
                 return linear(labels=self.labels)
             case "finetune":
@@ -180,7 +177,7 @@ def result_name(
     protocol: Protocol, default: Protocol, opened: Opened, seed: int, size: int | None
 ) -> str:
     """What a result is called: its protocol, and what is not usual about it."""
-    changes = [protocol.changes(default)]
+    changes = [opened.options, protocol.changes(default)]
     changes += [f"seed={seed}"] if seed != opened.seed else []
     changes += [f"size={size}"] if size is not None else []
     about = f"{protocol.name}@{opened.data}" if opened.data else protocol.name

@@ -35,7 +35,8 @@ class Opened:
         knn: the neighbours that are meant where nobody says otherwise.
         seed: likewise.
         data: the name of its data set; empty for a run that is evaluated on its own.
-        untrained: whether a run's encoder was replaced by one that was never trained.
+        untrained: whether its weights are random.
+        options: what else a named encoder was given.
     """
 
     subject: Subject
@@ -44,6 +45,7 @@ class Opened:
     seed: int = 0
     data: str = ""
     untrained: bool = False
+    options: str = ""
 
 
 def is_run(source: str | Path) -> bool:
@@ -144,7 +146,9 @@ def open_encoder(
         about=about,
         **normalisation,
     )
-    return Opened(subject, Path("runs") / name.replace("/", "-"), KNN(), seed, data)
+    folder = Path("runs") / name.replace("/", "-")
+    words = " ".join(f"{key}={value}" for key, value in chosen.items())
+    return Opened(subject, folder, KNN(), data=data, untrained=not pretrained, options=words)
 
 
 def method_subject(
