@@ -262,7 +262,7 @@ def test_data_without_a_test_split(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("quick")
-def test_another_data_set_with_squashed_images(run, tmp_path, monkeypatch):
+def test_another_data_set_with_squashed_images(run, tmp_path, monkeypatch, capsys):
     import miniature
 
     from dsf.data import prepare
@@ -271,6 +271,11 @@ def test_another_data_set_with_squashed_images(run, tmp_path, monkeypatch):
     counts = {"train/a": 6, "train/b": 6, "test/a": 4, "test/b": 4}
     name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', counts)}"
     prepare(name, size=40)
+    assert call(run, "knn", "--data", name, "--k", 99) == 1
+    prepare(name, size=20)  # several sizes: it must be said which
+    assert call(run, "knn", "--data", name, "--k", 3) == 1
+    assert "is prepared in the sizes" in capsys.readouterr().err
+    name += ":40"
     assert call(run, "knn", "linear", "finetune", "--data", name, "--k", 3, "--budget", 0.5) == 0
     kept = read_json(run / "results.json")
     assert {f"knn@{name} k=3", f"linear@{name}", f"finetune@{name} budget=0.5"} < kept.keys()
@@ -278,3 +283,26 @@ def test_another_data_set_with_squashed_images(run, tmp_path, monkeypatch):
     assert protocol["test_images"] == "the central square of 7/8 of the shorter side"
     assert protocol["image_size"] == 8  # of the run's views
     assert protocol["data"]["metric"] == "top-1"
+    assert protocol["data"]["name"] == name.removesuffix(":40")
+    said = capsys.readouterr().err
+    assert "finetune: 4 of 4 settings, learning rate 0.1, weight decay 3.162e-05: " in said
+    # Stored at five times the size of the views: geometry makes them all the same.
+    assert call(run, "geometry", "--data", name) == 0
+
+
+def test_corruption(run, tmp_path, capsys):
+    pytest.importorskip("dsf.data.corruptions")
+    assert call(run, "corruption", "--published", tmp_path / "none") == 1
+    assert str(tmp_path / "none") in capsys.readouterr().err
+    assert "corruption published" not in read_json(run / "results.json")
+
+
+def test_a_package_that_is_not_there(run, monkeypatch, capsys):
+    from dsf.evaluation import KNN
+
+    def missing(self, subject, seed=0):
+        raise ModuleNotFoundError("frost needs textures: install imagecorruptions")
+
+    monkeypatch.setattr(KNN, "evaluate", missing)
+    assert call(run, "knn") == 1
+    assert capsys.readouterr().err.endswith("dsf: frost needs textures: install imagecorruptions\n")

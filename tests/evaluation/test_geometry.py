@@ -35,7 +35,7 @@ def test_kappa_is_that_of_the_views(make_subject, monkeypatch):
     torch.testing.assert_close(kappa, fit_views(features).kappa, rtol=1e-3, atol=1e-3)
     expected = measures.pair_distances(features).mean().item()
     assert alignment["projection"] == pytest.approx(expected, rel=1e-3)
-    monkeypatch.setattr("dsf.evaluation.geometry._PIXELS", 5 * 4 * 16 * 16)  # five at a time
+    monkeypatch.setattr("dsf.evaluation.subject._PIXELS", 5 * 4 * 16 * 16)  # five at a time
     again, _ = QUICK._kappa(subject, subject.task.test, views)
     torch.testing.assert_close(again, kappa, rtol=1e-3, atol=1e-3)
 

@@ -33,7 +33,7 @@ def by_hand(subject, epochs, batch_size, rate, seed):
 @pytest.mark.parametrize("batch_size", [16, 20, 100])
 def test_is_sgd_on_the_features_of_each_batch(make_subject, monkeypatch, batch_size):
     # Two batches at a time, so that there are several chunks, the last of them overlapping.
-    monkeypatch.setattr("dsf.evaluation.linear_paper._PIXELS", 2 * batch_size * 16 * 16)
+    monkeypatch.setattr("dsf.evaluation.subject._PIXELS", 2 * batch_size * 16 * 16)
     subject = make_subject(train=50)
     protocol = LinearPaper(epochs=3, batch_size=batch_size, learning_rate=2.0)
     found = protocol.evaluate(subject, seed=3)

@@ -217,3 +217,28 @@ def test_streamed_and_resident_images_give_the_same(make_subject):
             for images in (task, streamed)
         )
         assert other == pytest.approx(resident, rel=1e-5), name
+
+
+@pytest.mark.slow
+def test_compiled(make_subject, compiler):
+    protocol = PROTOCOLS["linear-paper"]
+    eager, compiled = (
+        protocol.evaluate(make_subject(compile=compile)).state["weight"]
+        for compile in (False, True)
+    )
+    torch.testing.assert_close(compiled, eager, rtol=1e-3, atol=1e-3)
+    found = PROTOCOLS["finetune"].evaluate(make_subject(compile=True))
+    assert found.details["validation"]
+
+
+@pytest.mark.gpu
+@every_protocol
+def test_on_a_gpu(protocol, make_subject):
+    expected = protocol.evaluate(make_subject())
+    found = protocol.evaluate(make_subject(device="cuda", autocast=torch.bfloat16))
+    assert found.numbers.keys() == expected.numbers.keys()
+    assert found.protocol["precision"] == "bfloat16"
+    if protocol.name in ("knn", "linear", "linear-paper"):
+        first = next(iter(expected.numbers))
+        assert abs(found.numbers[first] - expected.numbers[first]) <= 0.2
+    json.dumps(found.entry(), allow_nan=False)

@@ -38,7 +38,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("--compile", action="store_true", help=beside)
     parser.add_argument("--budget", type=_share, default=1.0, help=beside)
     parser.add_argument("--published", metavar="FOLDER", help=beside)
-    parser.add_argument("--data", metavar="NAME", help="the data set (a run's own)")
+    parser.add_argument("--data", metavar="NAME", help="the data set, or NAME:SIZE (a run's own)")
     parser.add_argument(
         "--size", type=positive, metavar="S", help="side of the images that the encoder sees"
     )

@@ -140,6 +140,11 @@ class Finetune(Protocol):
             model = self._train(subject, train, setting, seed)
             found = _scores(subject, model, validation, task.classes)
             table.append({**setting._asdict(), "score": found.by(task.metric)})
+            subject.say(
+                f"finetune: {len(table)} of {len(grid)} settings, learning rate "
+                f"{setting.learning_rate:g}, weight decay {setting.weight_decay:g}: "
+                f"{100 * found.by(task.metric):.2f} % of validation images"
+            )
         chosen = _best(table) if table else grid[0]
         everything = task.train
         if task.validation is not None:

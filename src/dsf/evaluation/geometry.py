@@ -1,6 +1,5 @@
 """How features lie on the sphere, and what the concentration of an image's views tells of it."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,8 +18,6 @@ from dsf.vmf import fit_views
 if TYPE_CHECKING:
     from dsf.evaluation.subject import Subject
 
-# Pixels of the views that are made and encoded at a time: 4,096 views of 32 pixels.
-_PIXELS = 4096 * 32 * 32
 _SEVERITIES = (1, 2, 3, 4, 5)
 _DECILES = torch.linspace(0, 1, 11, dtype=torch.float64)
 
@@ -125,7 +122,7 @@ class Geometry(Protocol):
         self, subject: "Subject", images: LabelledImages, views: Views
     ) -> tuple[Tensor, dict[str, float]]:
         """(N,) kappa of the last kind of features, and the alignment of each kind."""
-        each = max(1, _PIXELS // (self.views * subject.size**2))
+        each = subject.views_at_a_time(self.views) // self.views
         every = torch.arange(len(images), device=images.labels.device)
         found: dict[str, list[Tensor]] = {}
         kappa: list[Tensor] = []
@@ -175,7 +172,7 @@ class Geometry(Protocol):
         from dsf.data.corruptions import corrupt
 
         every = torch.arange(len(images), device=images.labels.device)
-        each = max(1, _PIXELS // math.prod(images.image_size))
+        each = subject.views_at_a_time()
         result: dict[str, dict[str, Any]] = {}
         for name in self.corruptions:
             rows = [clean]

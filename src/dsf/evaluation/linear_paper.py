@@ -24,9 +24,6 @@ from dsf.training.schedules import Schedule
 if TYPE_CHECKING:
     from dsf.evaluation.subject import Subject
 
-# Pixels of the views that are made and encoded at a time: 4,096 views of 32 pixels.
-_PIXELS = 4096 * 32 * 32
-
 
 @dataclass(frozen=True)
 class LinearPaper(Protocol):
@@ -148,8 +145,7 @@ class LinearPaper(Protocol):
         epoch: int,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Samples in their order and the features of one view each, in multiples of a batch."""
-        batches = max(1, _PIXELS // (self.batch_size * subject.size**2))
-        chunk = min(batches * self.batch_size, len(order))
+        chunk = min(subject.views_at_a_time(self.batch_size), len(order))
         only = torch.zeros(1, dtype=torch.int64, device=subject.device)
         number = torch.full((), epoch, dtype=torch.int64, device=subject.device)
         # All chunks are of one size, for a compiled encoder: the last one begins earlier, and what

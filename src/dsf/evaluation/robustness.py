@@ -56,6 +56,7 @@ class Corruption(Protocol):
         """Train on clean images, test on corrupted ones."""
         from dsf.evaluation.corruption import corruption_errors
 
+        self._check()
         trained = self.linear.evaluate(subject, seed)
         task = subject.task
         found = corruption_errors(
@@ -81,6 +82,19 @@ class Corruption(Protocol):
             "chosen": trained.details.get("chosen"),
         }
         return Result(self.describe(subject, seed), numbers, details, trained.state)
+
+    def _check(self) -> None:
+        """Look for what is needed before a model is trained for it."""
+        from dsf.data.corruptions.published import find_published
+        from dsf.data.corruptions.textures import find_textures
+
+        if self.published is None:
+            if "frost" in self._types():
+                find_textures()
+            return
+        for name in self._types():
+            for severity in self.severities:
+                find_published(self.published, name, severity)
 
     def _types(self) -> tuple[str, ...]:
         from dsf.data.corruptions import CORRUPTIONS

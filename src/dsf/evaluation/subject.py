@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dsf.data.augment import RECIPES, Recipe, Views
+from dsf.data.augment.resample import MAX_SHRINK
 from dsf.evaluation.features import (
     Encode,
     evaluating,
@@ -22,6 +23,8 @@ from dsf.evaluation.scores import Metric
 Name = Literal["train", "test"]
 # Side of the largest images that count as small: what is done to them follows CIFAR's protocols.
 SMALL = 64
+# Pixels of the images whose views are made and encoded at a time: 4,096 of 32 x 32.
+_PIXELS = 4096 * 32 * 32
 _MEAN, _STD = RECIPES["mocov3-1"].mean, RECIPES["mocov3-1"].std
 
 
@@ -106,6 +109,7 @@ class Subject:
         resident: keep images that lie in memory on the device.
         batch_size: images that are encoded at a time.
         about: what to say of the encoder in protocols.
+        say: told how far a long evaluation is.
     """
 
     def __init__(
@@ -124,6 +128,7 @@ class Subject:
         resident: bool = True,
         batch_size: int = 512,
         about: Mapping[str, Any] | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         parameter = next(encoder.parameters(), None)
         self.device = torch.device(
@@ -138,7 +143,8 @@ class Subject:
         self.task = task.to(self.device) if resident else task
         self.mean, self.std = tuple(mean), tuple(std)
         self.encode = Encode(self.encoder, mean, std, self.device, autocast)
-        self.autocast, self.batch_size, self.about = autocast, batch_size, dict(about or {})
+        self.autocast, self.batch_size = autocast, batch_size
+        self.about, self.say = dict(about or {}), say
         self.size = _image_size(encoder, task.train, size)
         self.fixed_view = FixedView(task.train, self.size).to(self.device)
         self.recipe = recipe or (RECIPES["cifar"] if self.small else RECIPES["mocov3-1"])
@@ -227,7 +233,13 @@ class Subject:
         (*mean,), (*std,) = self.mean, self.std
         own = replace(recipe, mean=(mean[0], mean[1], mean[2]), std=(std[0], std[1], std[2]))
         dtype = self.autocast or self.encode.dtype
-        return Views(own, self.size, seed, dtype=dtype).to(self.device)
+        exact = max(self.task.train.image_size) > MAX_SHRINK * self.size  # beyond the fused form
+        return Views(own, self.size, seed, exact, dtype).to(self.device)
+
+    def views_at_a_time(self, multiple: int = 1) -> int:
+        """How many views to make and encode at a time: a multiple of a number, not too large."""
+        side = max(self.size, *self.task.train.image_size)
+        return max(1, _PIXELS // (multiple * side**2)) * multiple
 
 
 def _image_size(encoder: nn.Module, images: LabelledImages, size: int | None) -> int:

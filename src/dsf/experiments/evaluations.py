@@ -158,6 +158,7 @@ def evaluate(
         opened = open_encoder(
             str(source), data, device, size, pretrained and not random, options, compile, seed or 0
         )
+    opened.subject.say = say
     choices = choices or Choices()
     protocols = choices.protocols(names, opened)
     usual = [choices.usual(name, opened) for name in names]

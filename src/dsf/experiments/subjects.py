@@ -11,6 +11,7 @@ from torch import nn
 from dsf.data import Split, load, open_store
 from dsf.data.embedded import counts as embedded_counts
 from dsf.data.files import read_json
+from dsf.data.folder import PREFIX
 from dsf.data.registry import EMBEDDED, find
 from dsf.data.source import Content, content_hash
 from dsf.evaluation import KNN, LabelledImages, Subject, Task
@@ -233,12 +234,14 @@ def make_task(
     """The labelled splits of a prepared data set.
 
     Args:
-        name: of the data set.
-        size: which store of a folder.
+        name: of the data set; NAME:SIZE says which store where there are several.
+        size: the same.
         limit: only the first so many training images.
         device: where evaluations compute.
         resident: keep images there; by default if they take at most half of the free memory.
     """
+    if size is None:
+        name, size = _named_size(name)
     splits = _splits(name, size)
     if resident is None:
         resident = sum(split.nbytes for split in splits.values()) <= build.room(device.type)
@@ -268,6 +271,13 @@ def make_task(
         splits["train"].classes,
         about,
     )
+
+
+def _named_size(name: str) -> tuple[str, int | None]:
+    head, _, tail = name.rpartition(":")
+    if tail.isdecimal() and head and f"{head}:" != PREFIX:
+        return head, int(tail)
+    return name, None
 
 
 def _splits(name: str, size: int | None) -> dict[str, Split]:
