@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from dsf.data import EpochSampler
 from dsf.data.augment import Recipe
-from dsf.evaluation import Finetune, hold_out
+from dsf.evaluation import Finetune, Subject, hold_out
 from dsf.evaluation.finetune import LEARNING_RATES, WEIGHT_DECAYS, Setting
 from dsf.models import split_batch_norm
 
@@ -161,6 +161,17 @@ def test_split_batch_norm_becomes_whole(make_subject):
     protocol = Finetune(steps=3, batch_size=11)
     models = [protocol._train(s, s.task.train, setting, 0) for s in (plain, split)]
     assert torch.equal(models[0].weight, models[1].weight)
+
+
+def test_dropout_repeats_to_the_bit(make_subject):
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.Dropout(0.5))
+    subject = Subject(encoder, make_subject().task)
+    found = []
+    for state in (1, 2):
+        torch.manual_seed(state)
+        found.append(QUICK.evaluate(subject, seed=9).state["weight"])
+        assert torch.initial_seed() == state
+    assert torch.equal(*found)
 
 
 def test_budget(make_subject):

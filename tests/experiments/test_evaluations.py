@@ -90,6 +90,29 @@ def test_fewer_images_than_neighbours(tmp_path, capsys):
     assert "lowered_from" not in protocol
 
 
+def test_any_module(tmp_path):
+    encoder = torch.nn.Sequential(
+        torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(48, 16)
+    )
+    said = []
+
+    def call():
+        return evaluate(encoder, ["knn"], "cpu", data="embedded", folder=tmp_path, say=said.append)
+
+    first = call()["knn@embedded"]
+    assert first["protocol"]["encoder"]["name"] == "Sequential"
+    assert 0.2 < first["backbone"] < 0.5
+    assert call()["knn@embedded"] == first
+    with torch.no_grad():
+        encoder[2].weight.zero_()  # another encoder: what is kept is not of it
+        assert call()["knn@embedded"]["backbone"] == 0.1
+    assert [text.rpartition(": ")[-1] for text in said] == [
+        "evaluating",
+        "kept, as it is there already",
+        "evaluating",
+    ]
+
+
 def test_errors(run, tmp_path, capsys):
     assert main(["eval", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"dsf: {tmp_path} is not a run: it has no config.yaml\n"

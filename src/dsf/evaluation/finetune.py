@@ -138,12 +138,12 @@ class Finetune(Protocol):
         table = []
         for setting in grid if len(grid) > 1 else ():
             model = self._train(subject, train, setting, seed)
-            found = _scores(subject, model, validation, task.classes)
-            table.append({**setting._asdict(), "score": found.by(task.metric)})
+            found = _scores(subject, model, validation, task.classes).by(task.metric)
+            table.append({**setting._asdict(), "score": found})
             subject.say(
                 f"finetune: {len(table)} of {len(grid)} settings, learning rate "
                 f"{setting.learning_rate:g}, weight decay {setting.weight_decay:g}: "
-                f"{100 * found.by(task.metric):.2f} % of validation images"
+                f"{100 * found:.2f} % of validation images"
             )
         chosen = _best(table) if table else grid[0]
         everything = task.train
@@ -187,16 +187,19 @@ class Finetune(Protocol):
         only = torch.zeros(1, dtype=torch.int64, device=subject.device)
         number = torch.zeros((), dtype=torch.int64, device=subject.device)
         batches = images.batches(_order(sampler, self.steps), subject.device)
-        for step, (samples, pixels) in enumerate(batches):
-            with torch.no_grad():
-                # Views follow the step instead of the epoch: no two of an image are the same.
-                seen = views(pixels, samples, number + step, only, images.sizes(samples))
-            for group in optimiser.param_groups:
-                group["lr"] = schedule(step)
-            loss = cross_entropy(model(seen.flatten(0, 1)), labels[samples])
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            optimiser.step()
+        devices = [subject.device] if subject.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)  # for layers that draw by themselves, such as dropout
+            for step, (samples, pixels) in enumerate(batches):
+                with torch.no_grad():
+                    # Views follow the step, not the epoch: no two of an image are the same.
+                    seen = views(pixels, samples, number + step, only, images.sizes(samples))
+                for group in optimiser.param_groups:
+                    group["lr"] = schedule(step)
+                loss = cross_entropy(model(seen.flatten(0, 1)), labels[samples])
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                optimiser.step()
         return model
 
 

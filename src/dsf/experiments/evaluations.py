@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from dsf.data.files import read_json
 from dsf.evaluation import (
@@ -105,7 +106,7 @@ class Evaluator:
 
 
 def evaluate(
-    source: Path | str,
+    source: Path | str | nn.Module,
     names: Sequence[str] = ("knn",),
     device: str = "auto",
     *,
@@ -128,7 +129,8 @@ def evaluate(
     same to the last setting, down to the hashes of checkpoint and data, is not computed again.
 
     Args:
-        source: the folder of a run, or an encoder such as ``timm/resnet18``.
+        source: the folder of a run, an encoder such as ``timm/resnet18``, or any module that maps
+            (B, 3, H, W) images to (B, F) features.
         names: of ``NAMES``.
         device: where to compute: cpu, cuda or auto.
         data: the data set; of a run its own by default.
@@ -149,15 +151,15 @@ def evaluate(
     for name in names:
         if name not in NAMES:
             raise ValueError(f"evaluation must be one of {', '.join(NAMES)}; got {name!r}")
-    if is_run(source):
+    if not isinstance(source, nn.Module) and is_run(source):
         for what, given in (("pretrained", pretrained), ("options", options)):
             if given:
                 raise ValueError(f"{what}: a run has its own encoder; got {given!r} for {source}")
         opened = open_run(source, device, data, size, random, compile)
     else:
-        opened = open_encoder(
-            str(source), data, device, size, pretrained and not random, options, compile, seed or 0
-        )
+        encoder = source if isinstance(source, nn.Module) else str(source)
+        weights = pretrained and not random
+        opened = open_encoder(encoder, data, device, size, weights, options, compile, seed or 0)
     opened.subject.say = say
     choices = choices or Choices()
     protocols = choices.protocols(names, opened)

@@ -1,5 +1,6 @@
 """From names to what is evaluated: a run folder or an encoder, and a data set, make a subject."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +50,10 @@ class Opened:
     options: str = ""
 
 
-def is_run(source: str | Path) -> bool:
-    """Whether a source is the folder of a run, or at least a folder; else it names an encoder."""
+def is_run(source: str | Path | nn.Module) -> bool:
+    """Whether a source is meant to be the folder of a run, and not an encoder."""
+    if isinstance(source, nn.Module):
+        return False
     named = str(source) in ENCODERS or str(source).startswith(_LIBRARIES)
     return Path(source).is_dir() or not named
 
@@ -94,7 +97,7 @@ def open_run(
 
 
 def open_encoder(
-    name: str,
+    source: str | nn.Module,
     data: str | None,
     device: str = "auto",
     size: int | None = None,
@@ -103,40 +106,33 @@ def open_encoder(
     compile: bool = False,
     seed: int = 0,
 ) -> Opened:
-    """An encoder by its name, on a data set.
+    """An encoder by its name, or any module, on a data set.
 
     Args:
-        name: of ``dsf.models.create_encoder``.
+        source: of ``dsf.models.create_encoder``, or a module with the weights it has.
         data: the data set.
         device: cpu, cuda or auto.
         size: of the images it sees; by default what its library says.
         pretrained: with the weights that its library has for it; otherwise random ones.
-        options: what else it takes.
+        options: what else a named encoder takes.
         compile: compile it.
         seed: of random weights.
     """
+    name = source if isinstance(source, str) else type(source).__name__
     if data is None:
         raise ValueError(f"data: which data set should {name} be evaluated on? Give --data NAME")
     place = torch.device(_device(device))
     task = make_task(data, None, None, place)
     chosen = dict(options or {})
-    weights: dict[str, Any] = {}
-    if pretrained:
-        if not name.startswith(_LIBRARIES):
-            raise ValueError(f"pretrained: only encoders of timm/ and torchvision/ are; got {name}")
-        weights = {"pretrained": True} if name.startswith("timm/") else {"weights": "DEFAULT"}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        encoder = create_encoder(name, **chosen, **weights)
+    if isinstance(source, str):
+        encoder = _create(source, chosen, pretrained, seed)
+        weights = "pretrained" if pretrained else f"random, seed {seed}"
+    else:
+        encoder, weights = source, "given"
     known = getattr(encoder, "pretrained_cfg", None) or {}
     if size is None and name.startswith(_LIBRARIES):
         size = known.get("input_size", (3, 224, 224))[-1]
     normalisation = {key: known[key] for key in ("mean", "std") if key in known}
-    about = {
-        "encoder": {"name": name, "options": chosen},
-        "weights": "pretrained" if pretrained else f"random, seed {seed}",
-        "checkpoint": known.get("tag") if pretrained else None,
-    }
     subject = Subject(
         encoder,
         task,
@@ -144,12 +140,38 @@ def open_encoder(
         device=place,
         autocast=torch.bfloat16 if place.type == "cuda" else None,
         compile=compile,
-        about=about,
+        about={
+            "encoder": {"name": name, "options": chosen},
+            "weights": weights,
+            "checkpoint": known.get("tag") if pretrained else None,
+            "weights_sha256": _weights_hash(encoder),
+        },
         **normalisation,
     )
     folder = Path("runs") / name.replace("/", "-")
     words = " ".join(f"{key}={value}" for key, value in chosen.items())
-    return Opened(subject, folder, KNN(), data=data, untrained=not pretrained, options=words)
+    untrained = weights.startswith("random")
+    return Opened(subject, folder, KNN(), data=data, untrained=untrained, options=words)
+
+
+def _create(name: str, options: Mapping[str, Any], pretrained: bool, seed: int) -> nn.Module:
+    weights: dict[str, Any] = {}
+    if pretrained:
+        if not name.startswith(_LIBRARIES):
+            raise ValueError(f"pretrained: only encoders of timm/ and torchvision/ are; got {name}")
+        weights = {"pretrained": True} if name.startswith("timm/") else {"weights": "DEFAULT"}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return create_encoder(name, **options, **weights)
+
+
+def _weights_hash(encoder: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for key, value in encoder.state_dict().items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        flat = value.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def method_subject(
