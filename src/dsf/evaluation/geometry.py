@@ -1,6 +1,5 @@
 """How features lie on the sphere, and what the concentration of an image's views tells of it."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -90,7 +89,7 @@ class Geometry(Protocol):
                 f"{kind}_effective_rank": measures.effective_rank(features),
                 f"{kind}_class_separation": measures.class_separation(features, test.labels),
             }
-        last = list(whole.kinds())[-1]
+        last = _last(subject)
         vote = self._vote(subject)
         found = knn(
             *(train.kinds()[last], train.labels, whole.kinds()[last], whole.labels),
@@ -129,9 +128,9 @@ class Geometry(Protocol):
         for batch in images.batches(every.split(each), subject.device):
             sizes = images.sizes(batch.samples)
             kinds = self._encode(subject, views, batch.images, batch.samples, sizes)
-            for kind, features in kinds:
+            for kind, features in kinds.items():
                 found.setdefault(kind, []).append(measures.pair_distances(features))
-            kappa.append(fit_views(features, self.shrink).kappa)
+            kappa.append(fit_views(kinds[_last(subject)], self.shrink).kappa)
         alignment = {kind: torch.cat(parts).mean().item() for kind, parts in found.items()}
         whole = torch.cat(kappa)
         if broken := int((~whole.isfinite()).sum()):
@@ -149,16 +148,17 @@ class Geometry(Protocol):
         images: Tensor,
         samples: Tensor,
         sizes: Tensor | None,
-    ) -> Iterator[tuple[str, Tensor]]:
+    ) -> dict[str, Tensor]:
         """(B, M, F) features of the views of images, of each kind."""
         ids = torch.arange(self.views, device=subject.device)
         pixels = views(images, samples, 0, ids, sizes)
         with evaluating(subject.encoder):
             backbone = subject.encode(pixels.flatten(0, 1))
-        yield "backbone", backbone.unflatten(0, (-1, self.views))
+        kinds = {"backbone": backbone.unflatten(0, (-1, self.views))}
         projection = subject.projected(backbone)
         if projection is not None:
-            yield "projection", projection.unflatten(0, (-1, self.views))
+            kinds["projection"] = projection.unflatten(0, (-1, self.views))
+        return kinds
 
     def _severities(
         self,
@@ -192,3 +192,8 @@ class Geometry(Protocol):
                 "spearman": measures.spearman(severity_of, kappa).mean().item(),
             }
         return result
+
+
+def _last(subject: "Subject") -> str:
+    """The kind of features that kappa is of."""
+    return "backbone" if subject.project is None else "projection"

@@ -157,8 +157,13 @@ class Subject:
     @cached_property
     def width(self) -> int:
         """F, the number of features."""
-        with torch.no_grad(), evaluating(self.encoder):
-            black = torch.zeros(1, 3, self.size, self.size, device=self.device)
+        black = torch.zeros(1, 3, self.size, self.size, device=self.device)
+        # Not worth compiling for.
+        with (
+            torch.no_grad(),
+            evaluating(self.encoder),
+            torch.compiler.set_stance("force_eager"),
+        ):
             return self.encode(black).shape[1]
 
     def describe(self) -> dict[str, Any]:
