@@ -163,6 +163,36 @@ def test_split_batch_norm_becomes_whole(make_subject):
     assert torch.equal(models[0].weight, models[1].weight)
 
 
+def test_killed_it_goes_on(make_subject, tmp_path, monkeypatch):
+    whole = QUICK.evaluate(make_subject())
+    left, calls = [2], []
+    train = Finetune._train
+
+    def stops(self, *arguments):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        calls.append(arguments[2])
+        return train(self, *arguments)
+
+    monkeypatch.setattr(Finetune, "_train", stops)
+    folder = tmp_path / "partial"
+    with pytest.raises(KeyboardInterrupt):
+        QUICK.evaluate(make_subject(partial=folder))
+    left[0] = 1
+    with pytest.raises(KeyboardInterrupt):  # another seed knows nothing of it
+        QUICK.evaluate(make_subject(partial=folder), seed=1)
+    assert len(list(folder.iterdir())) == 2
+    left[0], calls[:] = 9, []
+    found = QUICK.evaluate(make_subject(partial=folder))
+    assert len(calls) == 3  # two settings that were missing, and the last training
+    assert found.entry() == whole.entry()
+    assert torch.equal(found.state["weight"], whole.state["weight"])
+    assert len(list(folder.iterdir())) == 1
+    QUICK.evaluate(make_subject(partial=folder), seed=1)
+    assert not folder.exists()
+
+
 def test_dropout_repeats_to_the_bit(make_subject):
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.Dropout(0.5))
     subject = Subject(encoder, make_subject().task)

@@ -16,6 +16,7 @@ from dsf.data.augment import Recipe
 from dsf.evaluation.features import evaluating
 from dsf.evaluation.images import LabelledImages
 from dsf.evaluation.linear_paper import start_classifier
+from dsf.evaluation.partial import Partial
 from dsf.evaluation.protocol import Protocol, Result
 from dsf.evaluation.scores import Scores, score
 from dsf.evaluation.subsets import hold_out
@@ -136,10 +137,15 @@ class Finetune(Protocol):
         train, validation = self._parts(subject, seed)
         grid = [Setting(*pair) for pair in _pairs(self.learning_rates, self.weight_decays)]
         table = []
+        partial = Partial(subject.partial, self.describe(subject, seed))
         for setting in grid if len(grid) > 1 else ():
-            model = self._train(subject, train, setting, seed)
-            found = _scores(subject, model, validation, task.classes).by(task.metric)
-            table.append({**setting._asdict(), "score": found})
+            named = setting._asdict()
+            found = partial.get(named)
+            if found is None:
+                model = self._train(subject, train, setting, seed)
+                found = _scores(subject, model, validation, task.classes).by(task.metric)
+                partial.add(named, found)
+            table.append({**named, "score": found})
             subject.say(
                 f"finetune: {len(table)} of {len(grid)} settings, learning rate "
                 f"{setting.learning_rate:g}, weight decay {setting.weight_decay:g}: "
@@ -153,6 +159,7 @@ class Finetune(Protocol):
         scores = _scores(subject, model, task.test, task.classes)
         numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
         details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
+        partial.remove()
         return Result(self.describe(subject, seed), numbers, details, model.state_dict())
 
     def _parts(self, subject: "Subject", seed: int) -> tuple[LabelledImages, LabelledImages]:

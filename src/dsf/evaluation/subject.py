@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -110,6 +111,7 @@ class Subject:
         batch_size: images that are encoded at a time.
         about: what to say of the encoder in protocols.
         say: told how far a long evaluation is.
+        partial: a folder in which a long evaluation keeps what it has, to go on if it is killed.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Subject:
         batch_size: int = 512,
         about: Mapping[str, Any] | None = None,
         say: Callable[[str], None] = lambda text: None,
+        partial: Path | None = None,
     ) -> None:
         parameter = next(encoder.parameters(), None)
         self.device = torch.device(
@@ -144,7 +147,7 @@ class Subject:
         self.mean, self.std = tuple(mean), tuple(std)
         self.encode = Encode(self.encoder, mean, std, self.device, autocast)
         self.autocast, self.batch_size = autocast, batch_size
-        self.about, self.say = dict(about or {}), say
+        self.about, self.say, self.partial = dict(about or {}), say, partial
         self.size = _image_size(encoder, task.train, size)
         self.fixed_view = FixedView(task.train, self.size).to(self.device)
         self.recipe = recipe or (RECIPES["cifar"] if self.small else RECIPES["mocov3-1"])

@@ -127,6 +127,7 @@ def evaluate(
     ``results.json`` in the folder keeps each result under a name that says what is not usual about
     it, such as ``linear-paper labels=0.01`` or ``finetune@pets``. A result whose protocol is the
     same to the last setting, down to the hashes of checkpoint and data, is not computed again.
+    Fine-tuning that was stopped goes on with the settings that are not yet tried.
 
     Args:
         source: the folder of a run, an encoder such as ``timm/resnet18``, or any module that maps
@@ -160,12 +161,12 @@ def evaluate(
         encoder = source if isinstance(source, nn.Module) else str(source)
         weights = pretrained and not random
         opened = open_encoder(encoder, data, device, size, weights, options, compile, seed or 0)
-    opened.subject.say = say
     choices = choices or Choices()
     protocols = choices.protocols(names, opened)
     usual = [choices.usual(name, opened) for name in names]
     keep = opened.folder if folder is None else Path(folder)
     keep.mkdir(parents=True, exist_ok=True)
+    opened.subject.say, opened.subject.partial = say, keep / "partial"
     chosen_seed = opened.seed if seed is None else seed
     results = {}
     precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"
