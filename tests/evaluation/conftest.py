@@ -53,12 +53,14 @@ def make_subject():
         images, labels = coloured(test, seed=1, size=size)
         if shuffle is not None:
             labels = labels[torch.randperm(test, generator=torch.Generator().manual_seed(shuffle))]
+        learned = LabelledImages(*coloured(train, seed=0, size=size), name="train")
         held = None
         if validation is not None:
-            held = LabelledImages(*coloured(validation, seed=2, size=size), name="validation")
+            more = LabelledImages(*coloured(validation, seed=2, size=size), name="validation")
+            learned, held = learned.joined(more), torch.arange(train, train + validation)
         metric = options.pop("metric", "top-1")
         task = Task(
-            LabelledImages(*coloured(train, seed=0, size=size), name="train"),
+            learned,
             LabelledImages(images, labels, name="test"),
             options.pop("classes", 3),
             held,

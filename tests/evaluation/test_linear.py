@@ -198,6 +198,17 @@ class TestProtocol:
         assert result.held_out == expected.held_out
         assert torch.equal(result.predictions, expected.predictions)
 
+    def test_official_validation_data(self, samples):
+        rows = torch.arange(0, 200, 3)
+        rest = torch.tensor([row for row in range(200) if row % 3])
+        result = linear_fast(*samples, weight_decays=FEW, validation=rows)
+        fitted = _logistic.fit(samples[0][rest], samples[1][rest], 4, FEW, 1e-4, 1000)
+        predictions = fitted.predict(samples[0][rows])
+        expected = (predictions == samples[1][rows][:, None]).double().mean(dim=0).tolist()
+        assert [row["accuracy"] for row in result.held_out] == expected
+        final = _logistic.fit(*samples[:2], 4, [result.chosen["weight_decay"]], 1e-4, 1000)
+        assert torch.equal(result.predictions, final.predict(samples[2])[:, 0])
+
     def test_classes_are_told_apart(self, samples):
         result = linear_fast(*samples)
         confusion = torch.zeros(4, 4, dtype=torch.int64)

@@ -136,6 +136,20 @@ def test_features_that_are_not_finite(name, make_subject):
         PROTOCOLS[name].evaluate(subject)
 
 
+def test_official_validation_images_are_chosen_on(make_subject):
+    subject = make_subject(train=48, validation=12)
+    assert len(subject.task.train) == 60
+    official = "the 12 official validation images"
+    assert LinearFast().describe(subject, 0)["chosen_on"] == official
+    assert Finetune().describe(subject, 0)["chosen_on"] == official
+    few = LinearFast(labels=0.5).describe(subject, 0)["chosen_on"]
+    assert few == "0.1 of those training images whose labels are used"
+    held = LinearFast().evaluate(subject).details["held_out"]
+    assert {round(12 * row["accuracy"], 6) % 1 for row in held} == {0}
+    by_chance = make_subject(train=60)
+    assert by_chance.task.chosen_on(0.1) == "0.1 of the training images, stratified"
+
+
 def test_k_larger_than_the_bank(make_subject):
     message = r"k must be in \[1, 48\], the number of training images in the bank; got 49"
     with pytest.raises(ValueError, match=message):

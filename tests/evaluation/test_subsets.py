@@ -31,6 +31,15 @@ class TestHoldOut:
         assert len(held) == 3
         assert len(rest) == 2
 
+    def test_an_official_part(self):
+        labels = torch.arange(10) % 2
+        held, rest = hold_out(labels, 0.1, seed=0, official=torch.tensor([7, 2]))
+        assert held.tolist() == [2, 7]
+        assert rest.tolist() == [0, 1, 3, 4, 5, 6, 8, 9]
+        for rows in (torch.arange(0), torch.arange(10)):
+            with pytest.raises(ValueError, match="validation must be a part of the 10 training"):
+                hold_out(labels, 0.1, seed=0, official=rows)
+
 
 class TestFewLabels:
     def test_is_stratified_and_seeded(self):

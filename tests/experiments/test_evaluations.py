@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -88,6 +89,32 @@ def test_fewer_images_than_neighbours(tmp_path, capsys):
     protocol = evaluate(folder, ["knn"], "cpu", choices=Choices(k=32))["knn k=32"]["protocol"]
     assert protocol["k"] == 32
     assert "lowered_from" not in protocol
+
+
+def test_an_official_validation_split(tmp_path, monkeypatch):
+    from dsf.data import DATASETS, ArraySource, DataSet, prepare
+
+    generator = np.random.default_rng(0)
+    counts = {"train": 30, "validation": 20, "test": 10}
+    arrays = {
+        split: (
+            generator.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8),
+            np.arange(count) % 3,
+        )
+        for split, count in counts.items()
+    }
+    monkeypatch.setenv("DSF_DATA", str(tmp_path / "root"))
+    source = ArraySource("noise", "abc", arrays)
+    monkeypatch.setitem(DATASETS, "noise", DataSet("noise", "", lambda *_: source, 16))
+    prepare("noise")
+    encoder = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten())
+    options = {"data": "noise", "folder": tmp_path / "kept", "choices": Choices(k=50)}
+    results = evaluate(encoder, ["knn", "linear"], "cpu", **options)
+    protocol = results["linear@noise"]["protocol"]
+    assert protocol["chosen_on"] == "the 20 official validation images"
+    assert protocol["data"]["train_samples"] == 50  # k = 50 neighbours are to be found
+    assert protocol["data"]["validation_samples"] == 20
+    assert protocol["data"]["content"].keys() == counts.keys()
 
 
 def test_any_module(tmp_path):

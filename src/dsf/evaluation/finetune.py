@@ -19,7 +19,6 @@ from dsf.evaluation.linear_paper import start_classifier
 from dsf.evaluation.partial import Partial
 from dsf.evaluation.protocol import Protocol, Result
 from dsf.evaluation.scores import Scores, score
-from dsf.evaluation.subsets import hold_out
 from dsf.losses._precision import matmul
 from dsf.models import join_batch_norm
 from dsf.training.schedules import Schedule
@@ -122,19 +121,16 @@ class Finetune(Protocol):
 
     def settings(self, subject: "Subject") -> dict[str, Any]:
         """Its fields, and on what settings are chosen and scored."""
-        official = subject.task.validation
-        chosen_on = f"{self.held_out:g} of the training images, stratified"
-        if official is not None:
-            chosen_on = f"the {len(official)} official validation images"
         return super().settings(subject) | {
-            "chosen_on": chosen_on,
+            "chosen_on": subject.task.chosen_on(self.held_out),
             "metric": subject.task.metric,
         }
 
     def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
         """Choose, train and test."""
         task = subject.task
-        train, validation = self._parts(subject, seed)
+        held, rest = task.hold_out(self.held_out, seed)
+        train, validation = task.train.part(rest), task.train.part(held)
         grid = [Setting(*pair) for pair in _pairs(self.learning_rates, self.weight_decays)]
         table = []
         partial = Partial(subject.partial, self.describe(subject, seed))
@@ -152,22 +148,12 @@ class Finetune(Protocol):
                 f"{100 * found:.2f} % of validation images"
             )
         chosen = _best(table) if table else grid[0]
-        everything = task.train
-        if task.validation is not None:
-            everything = task.train.joined(task.validation)
-        model = self._train(subject, everything, chosen, seed)
+        model = self._train(subject, task.train, chosen, seed)
         scores = _scores(subject, model, task.test, task.classes)
         numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
         details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
         partial.remove()
         return Result(self.describe(subject, seed), numbers, details, model.state_dict())
-
-    def _parts(self, subject: "Subject", seed: int) -> tuple[LabelledImages, LabelledImages]:
-        train, official = subject.task.train, subject.task.validation
-        if official is not None:
-            return train, official
-        held, rest = hold_out(train.labels, self.held_out, seed)
-        return train.part(rest), train.part(held, f"a part of {train.name}")
 
     def _train(
         self, subject: "Subject", images: LabelledImages, setting: Setting, seed: int

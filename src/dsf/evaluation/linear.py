@@ -32,7 +32,8 @@ class LinearFast(Protocol):
     Args:
         labels: the share of the training labels that may be used, stratified by class.
         weight_decays: to choose from.
-        held_out: the share of the training data to choose on.
+        held_out: the share of the training data to choose on, where the data set has no official
+            validation images, or where only some labels may be used.
         tolerance: how short the gradient is at the end.
         max_steps: at most.
     """
@@ -40,7 +41,7 @@ class LinearFast(Protocol):
     name: ClassVar[str] = "linear"
     method: ClassVar[str] = (
         "logistic regression on fixed features, without augmentation; weight decay chosen on a "
-        "stratified part of the training data, then trained on all of it"
+        "part of the training data, then trained on all of it"
     )
     labels: float = 1.0
     weight_decays: tuple[float, ...] = WEIGHT_DECAYS
@@ -48,10 +49,18 @@ class LinearFast(Protocol):
     tolerance: float = 1e-4
     max_steps: int = 1000
 
+    def settings(self, subject: "Subject") -> dict[str, Any]:
+        """Its fields, and on what the weight decay is chosen."""
+        chosen_on = subject.task.chosen_on(self.held_out)
+        if self.labels < 1:
+            chosen_on = f"{self.held_out:g} of those training images whose labels are used"
+        return super().settings(subject) | {"chosen_on": chosen_on}
+
     def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
         """Train and test on the backbone's features."""
         train, test = subject.features("train"), subject.features("test")
         rows = few_labels(train.labels, self.labels, seed)
+        official = subject.task.validation if self.labels == 1 else None
         found = linear_fast(
             train.backbone[rows],
             train.labels[rows],
@@ -63,6 +72,7 @@ class LinearFast(Protocol):
             subject.task.classes,
             self.tolerance,
             self.max_steps,
+            official,
         )
         details = {
             "chosen": found.chosen,
@@ -132,6 +142,7 @@ def linear_fast(
     classes: int | None = None,
     tolerance: float = 1e-4,
     max_steps: int = 1000,
+    validation: Tensor | None = None,
 ) -> LinearResult:
     """The accuracy of multinomial logistic regression on fixed features.
 
@@ -160,12 +171,13 @@ def linear_fast(
         classes: their number; by default the largest training label + 1.
         tolerance: the training of a classifier ends when its gradient is shorter than this.
         max_steps: training ends at the latest then.
+        validation: the rows of the training data to hold out, if not a part by chance.
     """
     train, classes = check_samples("train", train_features, train_labels, classes)
     test, _ = check_samples("test", test_features, test_labels, classes)
     check_same_space(train, test)
     choice = choose_weight_decay(
-        *train, seed, weight_decays, held_out, classes, tolerance, max_steps
+        *train, seed, weight_decays, held_out, classes, tolerance, max_steps, validation
     )
     with torch.autocast(train.features.device.type, enabled=False):
         final = _logistic.fit(*train, classes, [choice.weight_decay], tolerance, max_steps)
@@ -176,8 +188,8 @@ def linear_fast(
         "method": "logistic regression on fixed features, without augmentation",
         "features": "standardised by the mean and deviation of the training data",
         "objective": "mean cross-entropy + weight_decay / 2 * |weight|^2, minimised over all data",
-        "chosen_on": "a stratified part held out from the training data; then trained on all of it",
-        "held_out_share": held_out,
+        "chosen_on": "a part held out from the training data; then trained on all of it",
+        "held_out_share": held_out if validation is None else len(validation) / len(train.features),
         "seed": seed,
         "weight_decays": list(weight_decays),
         "tolerance": tolerance,
@@ -211,6 +223,7 @@ def choose_weight_decay(
     classes: int | None = None,
     tolerance: float = 1e-4,
     max_steps: int = 1000,
+    validation: Tensor | None = None,
 ) -> Choice:
     """The weight decay that is best on a part held out from the training data.
 
@@ -218,7 +231,7 @@ def choose_weight_decay(
     """
     train, classes = check_samples("train", features, labels, classes)
     _check(weight_decays, tolerance, max_steps)
-    held, rest = hold_out(train.labels, held_out, seed)
+    held, rest = hold_out(train.labels, held_out, seed, validation)
     part, unseen = (Samples(train.features[rows], train.labels[rows]) for rows in (rest, held))
     with torch.autocast(train.features.device.type, enabled=False):
         fitted = _logistic.fit(*part, classes, weight_decays, tolerance, max_steps)

@@ -20,6 +20,7 @@ from dsf.evaluation.features import (
 from dsf.evaluation.fixed_view import FixedView
 from dsf.evaluation.images import LabelledImages
 from dsf.evaluation.scores import Metric
+from dsf.evaluation.subsets import hold_out
 
 Name = Literal["train", "test"]
 # Side of the largest images that count as small: what is done to them follows CIFAR's protocols.
@@ -47,10 +48,11 @@ class Task:
     """Images with labels to learn from, and others to be tested on.
 
     Args:
-        train: to learn from.
+        train: to learn from, the official validation images among them.
         test: looked at last.
         classes: how many there are.
-        validation: to choose settings on, where the data set has an official part for that.
+        validation: (n,) int64, which of the training images are the official ones to choose
+            settings on; None where the data set has none.
         metric: what the data set is reported with.
         names: of the classes, where they are known.
         about: the data set's name and content, for protocols.
@@ -59,7 +61,7 @@ class Task:
     train: LabelledImages
     test: LabelledImages
     classes: int
-    validation: LabelledImages | None = None
+    validation: Tensor | None = None
     metric: Metric = "top-1"
     names: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Task:
     def __post_init__(self) -> None:
         if self.classes < 2:
             raise ValueError(f"classes must be >= 2; got {self.classes}")
-        for part in filter(None, (self.train, self.validation, self.test)):
+        for part in (self.train, self.test):
             low, high = (int(bound) for bound in part.labels.aminmax())
             if low < 0 or high >= self.classes:
                 raise ValueError(
@@ -80,14 +82,22 @@ class Task:
 
     def to(self, device: torch.device | str) -> "Task":
         """The same on a device."""
-        parts = (
-            None if part is None else part.to(device)
-            for part in (self.train, self.test, self.validation)
-        )
-        train, test, validation = parts
-        assert train is not None
-        assert test is not None
-        return replace(self, train=train, test=test, validation=validation)
+        return replace(self, train=self.train.to(device), test=self.test.to(device))
+
+    def hold_out(self, share: float, seed: int) -> tuple[Tensor, Tensor]:
+        """Rows of the training images to choose on, and the rest: official ones, or by chance.
+
+        Args:
+            share: of each class, without official ones.
+            seed: of chance.
+        """
+        return hold_out(self.train.labels, share, seed, self.validation)
+
+    def chosen_on(self, share: float) -> str:
+        """What ``hold_out`` holds out, in words."""
+        if self.validation is None:
+            return f"{share:g} of the training images, stratified"
+        return f"the {len(self.validation)} official validation images"
 
 
 class Subject:

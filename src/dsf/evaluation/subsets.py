@@ -12,12 +12,17 @@ from dsf.random import permutation
 _HELD_OUT, _FEW = 0x4E1D0175, 0xFE3D0175
 
 
-def hold_out(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+def hold_out(
+    labels: Tensor, share: float, seed: int, official: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Sorted indices of a random part of the samples, and of the rest.
 
     Each class gives ``share`` of its samples, rounded, but at least one and not all of them; a
-    class of one sample gives none.
+    class of one sample gives none. Where there is an official part, its indices are returned, and
+    those of the rest.
     """
+    if official is not None:
+        return _official(labels, official)
     if not 0 < share < 1:
         raise ValueError(f"held_out must be in (0, 1); got {share!r}")
     counts = torch.bincount(labels.cpu())
@@ -40,6 +45,18 @@ def few_labels(labels: Tensor, share: float, seed: int) -> Tensor:
     counts = torch.bincount(labels.cpu())
     quota = _quota(counts, share).clamp_min(2).minimum(counts)
     return _divide(labels, counts, quota, seed, _FEW)[0]
+
+
+def _official(labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    chosen[rows.cpu()] = True
+    if chosen.all() or not chosen.any():
+        raise ValueError(
+            f"validation must be a part of the {len(labels)} training samples; "
+            f"got {int(chosen.sum())} of them"
+        )
+    held, rest = (mask.nonzero()[:, 0].to(labels.device) for mask in (chosen, ~chosen))
+    return held, rest
 
 
 def _quota(counts: Tensor, share: float) -> Tensor:

@@ -253,7 +253,7 @@ def make_task(
     device: torch.device,
     resident: bool | None = None,
 ) -> Task:
-    """The labelled splits of a prepared data set.
+    """The labelled splits of a prepared data set; official validation images join the training.
 
     Args:
         name: of the data set; NAME:SIZE says which store where there are several.
@@ -284,11 +284,17 @@ def make_task(
     }
     if limit is not None:
         about["limit"] = limit
+    train, validation = parts["train"], None
+    if "validation" in parts:
+        count = len(train)
+        train = train.joined(parts["validation"])
+        validation = torch.arange(count, len(train))
+        about["validation_samples"] = len(validation)
     return Task(
-        parts["train"],
+        train,
         parts["test"],
         len(splits["train"].classes),
-        parts.get("validation"),
+        validation,
         metric,
         splits["train"].classes,
         about,
