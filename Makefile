@@ -50,6 +50,7 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/kill.py
 	$(BIN)/python benchmarks/knn.py
 	$(BIN)/python benchmarks/corruption.py
+	$(BIN)/python benchmarks/linear.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

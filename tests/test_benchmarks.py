@@ -57,7 +57,7 @@ def test_augment(run):
 def test_knn(run):
     output, result = run("knn.py")
     assert "scikit-learn" in output
-    for table in ("10 classes", "1000 classes", "scikit-learn"):
+    for table in ("10 classes", "1000 classes", "faiss-cpu", "scikit-learn"):
         rows = result[table]["rows"]
         assert rows[0]["what"] == "dsf"
         assert len(rows) == 2
@@ -72,3 +72,14 @@ def test_corruption(run):
     assert 0 < result["evaluation"]["mce"] < 1
     assert len(result["types"]) == 19
     assert all(row["times_cpu"] > 0 for row in result["rivals"])
+
+
+def test_linear(run):
+    output, result = run("linear.py")
+    assert "11 weight decays" in output
+    ours, theirs = result["rows"]
+    assert (ours["what"], theirs["what"]) == ("dsf", "scikit-learn")
+    assert theirs["agree"] > 0.97
+    assert abs(ours["accuracy"] - theirs["accuracy"]) < 0.01
+    assert 0.3 < ours["accuracy"] < 0.999
+    assert result["paper"]["seconds"] > 0

@@ -58,9 +58,11 @@ def make_parser() -> Parser:
 
 
 def _parse(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    # argparse takes positional arguments from one place only; settings may stand anywhere.
+    # argparse takes positional arguments from one place only; settings may stand anywhere, and so
+    # may all words of a verb that says so.
     options, rest = parser.parse_known_args(arguments)
-    settings = [word for word in rest if "=" in word and not word.startswith("-")]
+    free = getattr(options, "words_anywhere", False)
+    settings = [word for word in rest if not word.startswith("-") and (free or "=" in word)]
     if rest and (settings != rest or not hasattr(options, "overrides")):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:

@@ -148,34 +148,6 @@ class TestFit:
         assert fitted.weight.dtype == torch.float32
 
 
-class TestHoldOut:
-    def test_is_stratified_and_complete(self):
-        labels = torch.tensor([0] * 100 + [1] * 14 + [2] * 3 + [3] + [5] * 2)
-        labels = labels[torch.randperm(len(labels))]
-        held, rest = hold_out(labels, 0.1, seed=3)
-        assert torch.equal(torch.cat([held, rest]).sort().values, torch.arange(len(labels)))
-        assert torch.bincount(labels[held], minlength=6).tolist() == [10, 1, 1, 0, 0, 1]
-        for part in (held, rest):
-            assert torch.equal(part, part.sort().values)
-
-    def test_depends_on_the_seed_only(self):
-        labels = torch.randint(10, (500,))
-        first, again, other = (hold_out(labels, 0.2, seed)[0] for seed in (1, 1, 2))
-        assert torch.equal(first, again)
-        assert not torch.equal(first, other)
-
-    def test_is_random_within_a_class(self):
-        labels = torch.zeros(1000, dtype=torch.int64)
-        held, _ = hold_out(labels, 0.5, seed=0)
-        assert 400 < held.double().mean() < 600
-        assert 100 < (held.diff() > 1).sum() < 400
-
-    def test_share_near_one_leaves_something(self):
-        held, rest = hold_out(torch.tensor([0, 0, 0, 1, 1]), 0.99, seed=0)
-        assert len(held) == 3
-        assert len(rest) == 2
-
-
 class TestProtocol:
     def test_the_test_set_plays_no_part_in_the_choice(self, samples):
         train, train_labels, *_ = samples
@@ -225,6 +197,25 @@ class TestProtocol:
             result = linear_fast(*samples)
         assert result.held_out == expected.held_out
         assert torch.equal(result.predictions, expected.predictions)
+
+    def test_official_validation_data(self, samples):
+        rows = torch.arange(0, 200, 3)
+        rest = torch.tensor([row for row in range(200) if row % 3])
+        result = linear_fast(*samples, weight_decays=FEW, validation=rows)
+        fitted = _logistic.fit(samples[0][rest], samples[1][rest], 4, FEW, 1e-4, 1000)
+        predictions = fitted.predict(samples[0][rows])
+        expected = (predictions == samples[1][rows][:, None]).double().mean(dim=0).tolist()
+        assert [row["accuracy"] for row in result.held_out] == expected
+        final = _logistic.fit(*samples[:2], 4, [result.chosen["weight_decay"]], 1e-4, 1000)
+        assert torch.equal(result.predictions, final.predict(samples[2])[:, 0])
+
+    def test_classes_are_told_apart(self, samples):
+        result = linear_fast(*samples)
+        confusion = torch.zeros(4, 4, dtype=torch.int64)
+        for label, prediction in zip(samples[3], result.predictions):
+            confusion[label, prediction] += 1
+        assert torch.equal(result.scores.confusion, confusion)
+        assert torch.equal(result.classifier.predict(samples[2])[:, 0], result.predictions)
 
     def test_is_json(self, samples):
         result = linear_fast(*samples, seed=2**64 - 1)

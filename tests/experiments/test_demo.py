@@ -7,7 +7,7 @@ import tiny
 from pages import read
 
 from dsf import cli
-from dsf.experiments import demo, load_recipe
+from dsf.experiments import demo, evaluate, load_recipe
 from dsf.training import Interrupted
 
 # The test split is whole: small views keep its 1,000 images cheap.
@@ -96,6 +96,16 @@ def test_a_finished_demo_is_only_evaluated_again(finished):
     before = (folder / "metrics.jsonl").read_bytes()
     assert demo.run_demo(folder, SETTINGS, show=False).results == made.results
     assert (folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_its_evaluations_need_not_be_run_again(finished):
+    made, folder, _ = finished
+    said = []
+    found = evaluate(folder, ["knn", "linear"], say=said.append)
+    found |= evaluate(folder, ["knn", "linear"], random=True, say=said.append)
+    assert found == made.results
+    assert all(text.endswith("kept, as it is there already") for text in said)
+    assert len(said) == 4
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -6,7 +7,7 @@ from dsf.cli import main
 from dsf.data import load
 from dsf.data.files import read_json
 from dsf.evaluation import extract, knn
-from dsf.experiments import evaluate, load_run, train
+from dsf.experiments import Choices, evaluate, load_run, train
 
 MONITOR = ["knn.every=1", "knn.k=20"]
 
@@ -52,8 +53,10 @@ def test_evaluate_agrees_with_the_monitor(run, capsys):
     assert results["linear"]["protocol"]["checkpoint"] == "step-00000012"
     assert 0.1 < results["linear"]["accuracy"] < 1
     assert "training" in results
-    assert output[0].startswith(f"knn backbone {100 * last['backbone']:.2f} %  projection ")
-    assert output[1].startswith(f"linear accuracy {100 * results['linear']['accuracy']:.2f} %")
+    shown = [line for line in output if "%" in line]
+    assert f"{100 * last['backbone']:.2f} %" in shown[0]
+    assert shown[0].split()[1] == "knn"
+    assert f"{100 * results['linear']['accuracy']:.2f} %" in shown[2]
 
 
 def test_by_hand(run):
@@ -76,17 +79,75 @@ def test_another_size_of_images(tmp_path):
     assert len(tiny.lines(folder, "knn")) == 2
 
 
-def test_fewer_images_than_neighbours(tmp_path):
+def test_fewer_images_than_neighbours(tmp_path, capsys):
     settings = tiny.settings("epochs=1", "knn.every=1", "data.limit=32")
     folder = train(settings, tmp_path / "run", show=False)
-    assert evaluate(folder, ["knn"], "cpu")["knn"]["protocol"]["k"] == 32
+    assert [line["k"] for line in tiny.lines(folder, "knn")] == [32, 32]  # the monitor says so
+    assert main(["eval", str(folder)]) == 1
+    message = "dsf: k must be in [1, 32], the number of training images in the bank; got 200\n"
+    assert capsys.readouterr().err.endswith(message)
+    protocol = evaluate(folder, ["knn"], "cpu", choices=Choices(k=32))["knn k=32"]["protocol"]
+    assert protocol["k"] == 32
+    assert "lowered_from" not in protocol
+
+
+def test_an_official_validation_split(tmp_path, monkeypatch):
+    from dsf.data import DATASETS, ArraySource, DataSet, prepare
+
+    generator = np.random.default_rng(0)
+    counts = {"train": 30, "validation": 20, "test": 10}
+    arrays = {
+        split: (
+            generator.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8),
+            np.arange(count) % 3,
+        )
+        for split, count in counts.items()
+    }
+    monkeypatch.setenv("DSF_DATA", str(tmp_path / "root"))
+    source = ArraySource("noise", "abc", arrays)
+    monkeypatch.setitem(DATASETS, "noise", DataSet("noise", "", lambda *_: source, 16))
+    prepare("noise")
+    encoder = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten())
+    options = {"data": "noise", "folder": tmp_path / "kept", "choices": Choices(k=50)}
+    results = evaluate(encoder, ["knn", "linear"], "cpu", **options)
+    protocol = results["linear@noise"]["protocol"]
+    assert protocol["chosen_on"] == "the 20 official validation images"
+    assert protocol["data"]["train_samples"] == 50  # k = 50 neighbours are to be found
+    assert protocol["data"]["validation_samples"] == 20
+    assert protocol["data"]["content"].keys() == counts.keys()
+
+
+def test_any_module(tmp_path):
+    encoder = torch.nn.Sequential(
+        torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(48, 16)
+    )
+    said = []
+
+    def call():
+        return evaluate(encoder, ["knn"], "cpu", data="embedded", folder=tmp_path, say=said.append)
+
+    first = call()["knn@embedded"]
+    assert first["protocol"]["encoder"]["name"] == "Sequential"
+    assert 0.2 < first["backbone"] < 0.5
+    assert call()["knn@embedded"] == first
+    with torch.no_grad():
+        encoder[2].weight.zero_()  # another encoder: what is kept is not of it
+        assert call()["knn@embedded"]["backbone"] == 0.1
+    assert [text.rpartition(": ")[-1] for text in said] == [
+        "evaluating",
+        "kept, as it is there already",
+        "evaluating",
+    ]
 
 
 def test_errors(run, tmp_path, capsys):
     assert main(["eval", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"dsf: {tmp_path} is not a run: it has no config.yaml\n"
     assert main(["eval", str(run), "knm"]) == 1
-    assert "evaluation must be one of knn, linear; got 'knm'" in capsys.readouterr().err
+    assert (
+        "evaluation must be one of knn, linear, finetune, corruption, geometry; got 'knm'"
+        in capsys.readouterr().err
+    )
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
     assert main(["eval", str(tmp_path)]) == 1
     assert "has no whole checkpoint yet" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dsf.models import SplitBatchNorm, create_encoder, split_batch_norm
+from dsf.models import SplitBatchNorm, create_encoder, join_batch_norm, split_batch_norm
 
 N, C = 12, 5
 SHAPES = {"vectors": (N, C), "signals": (N, C, 7), "images": (N, C, 4, 6)}
@@ -151,3 +151,16 @@ def test_on_cuda(form):
         torch.cuda.set_sync_debug_mode("default")
     torch.testing.assert_close(result.cpu(), cpu(values).detach(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(gpu.running_var.cpu(), cpu.running_var)
+
+
+def test_joined_again_it_is_what_it_was():
+    encoder = create_encoder("resnet-small", width=4).double()
+    joined = join_batch_norm(split_batch_norm(copy.deepcopy(encoder), 4))
+    assert not any(isinstance(module, SplitBatchNorm) for module in joined.modules())
+    images = torch.randn(7, 3, 8, 8, dtype=torch.float64)  # which four splits do not divide
+    torch.testing.assert_close(joined.train()(images), encoder.train()(images))
+    for name, value in encoder.state_dict().items():
+        torch.testing.assert_close(joined.state_dict()[name], value, msg=name)
+    alone = join_batch_norm(SplitBatchNorm(3, 2, momentum=0.3))
+    assert alone(torch.randn(5, 3)).shape == (5, 3)
+    assert alone.momentum == 0.3

@@ -1,37 +1,121 @@
-"""``dsf eval``: how good a run's encoder is."""
+"""``dsf eval``: how good a run's encoder is, or any other."""
 
 import argparse
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from dsf.commands.parser import Parser
+from dsf.commands.parser import Parser, positive, seed
+
+_DESCRIPTION = """\
+Evaluate a run's encoder, or one such as timm/resnet18. results.json keeps every
+result with its protocol; what is there already is not computed again.
+  knn         votes of the nearest training images (default); --k K
+  linear      a linear classifier on frozen features; --linear paper: trained on
+              augmented views; --labels SHARE: with few labels; --compile
+  finetune    all weights, settings chosen on validation images; --budget SHARE
+  corruption  the linear classifier on corrupted images; --published FOLDER
+  geometry    alignment, uniformity, rank, and what kappa tells of an image"""
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     """Add the verb."""
     parser = verbs.add_parser(
         "eval",
-        help="evaluate a run",
-        description="Evaluate the frozen encoder of a run; results.json in its folder keeps it.\n"
-        "knn: a weighted vote of the nearest training images, by the features of\n"
-        "     backbone and projection;\n"
-        "linear: a linear classifier, its settings chosen on held-out training images.",
-        example="dsf eval runs/demo knn linear",
+        help="evaluate a run, or any encoder",
+        usage="dsf eval RUN|ENCODER [EVALUATION ...] [KEY=VALUE ...] [options]",
+        description=_DESCRIPTION,
+        example="dsf eval runs/cifar10-dsf finetune --data pets --budget 0.05",
     )
-    parser.add_argument("folder", metavar="RUN", type=Path, help="the folder of a run")
+    # What belongs to one evaluation stands beside it in the description.
+    beside = argparse.SUPPRESS
+    parser.add_argument("source", metavar="RUN|ENCODER", help=beside)
+    parser.add_argument("names", metavar="EVALUATION", nargs="*", help=beside)
+    parser.add_argument("--k", type=positive, help=beside)
+    parser.add_argument("--linear", choices=("fast", "paper"), default="fast", help=beside)
+    parser.add_argument("--labels", type=_share, default=1.0, help=beside)
+    parser.add_argument("--compile", action="store_true", help=beside)
+    parser.add_argument("--budget", type=_share, default=1.0, help=beside)
+    parser.add_argument("--published", metavar="FOLDER", help=beside)
+    parser.add_argument("--data", metavar="NAME", help="the data set, or NAME:SIZE (a run's own)")
     parser.add_argument(
-        "names",
-        metavar="knn|linear",
-        nargs="*",
-        help="which evaluations (knn)",
+        "--size", type=positive, metavar="S", help="side of the images that the encoder sees"
+    )
+    parser.add_argument("--seed", type=seed, metavar="N", help="of all that is random (the run's)")
+    parser.add_argument("--random", action="store_true", help="with random weights instead")
+    parser.add_argument(
+        "--pretrained", action="store_true", help="an encoder with its library's weights"
     )
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto (auto)")
-    parser.set_defaults(run=_evaluate)
+    parser.add_argument("--again", action="store_true", help="compute also what is there")
+    parser.add_argument(
+        "-o",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="of results.json (the run's, or runs/ENCODER)",
+    )
+    parser.set_defaults(run=_evaluate, overrides=[], words_anywhere=True)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a share in (0, 1]; got {text!r}")
+    return value
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from dsf.experiments import evaluate
+    import yaml
 
-    results = evaluate(options.folder, options.names or ["knn"], options.device)
+    from dsf.experiments import Choices, evaluate
+
+    words = [*options.names, *options.overrides]
+    names = [word for word in words if "=" not in word] or ["knn"]
+    pairs = [word.split("=", 1) for word in words if "=" in word]
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    try:
+        results = evaluate(
+            options.source,
+            names,
+            options.device,
+            data=options.data,
+            choices=Choices(
+                options.linear, options.labels, options.k, options.budget, options.published
+            ),
+            size=options.size,
+            seed=options.seed,
+            random=options.random,
+            pretrained=options.pretrained,
+            options={key: yaml.safe_load(value) for key, value in pairs},
+            compile=options.compile,
+            folder=options.folder,
+            again=options.again,
+            say=say,
+        )
+    except ModuleNotFoundError as error:  # an optional package, such as that of frost's textures
+        raise ValueError(str(error)) from error
+    _show(results)
+
+
+def _show(results: Mapping[str, Mapping[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from dsf.experiments.evaluations import shown_numbers
+
+    table = Table("evaluation", "what", "value", "seconds")
+    table.columns[2].justify = table.columns[3].justify = "right"
     for name, result in results.items():
-        numbers = [(key, value) for key, value in result.items() if isinstance(value, float)]
-        print(name, "  ".join(f"{key} {100 * value:.2f} %" for key, value in numbers))
+        seconds = f"{result['provenance']['seconds']:.1f}" if "provenance" in result else ""
+        for what, value in shown_numbers(result):
+            table.add_row(name, what, value, seconds)
+            name = seconds = ""
+    Console().print(table)

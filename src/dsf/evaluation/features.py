@@ -1,6 +1,6 @@
-"""Features of images that lie in memory."""
+"""Features of images, without augmentation, in evaluation mode."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -20,7 +20,7 @@ def extract(
     project: Callable[[Tensor], Tensor] | None = None,
     autocast: torch.dtype | None = None,
 ) -> Tensor:
-    """The features of images, without augmentation, in evaluation mode.
+    """The features of images that lie in memory.
 
     The images stay as they are, in uint8 where they lie; one batch at a time is copied to the
     device and normalised there. Every batch has the same size, so that a compiled encoder is
@@ -46,44 +46,100 @@ def extract(
     Raises:
         ValueError: also for features that are not finite, after all images have been seen.
     """
-    parameter = next((p for p in encoder.parameters() if p.is_floating_point()), None)
-    device = torch.device(device or (images.device if parameter is None else parameter.device))
-    dtype = torch.float32 if parameter is None else parameter.dtype
-    precision = torch.promote_types(dtype, torch.float32)
-    _check(images, mean, std, batch_size, autocast)
-    # The same arithmetic as of the views in training.
-    shift, scale = (
-        torch.tensor(values, dtype=precision, device=device)[:, None, None]
-        for values in ([255 * m for m in mean], [1 / (255 * s) for s in std])
-    )
-    count = len(images)
-    batch_size = min(batch_size, count)
+    if images.dim() != 4 or images.shape[1] != 3 or images.dtype != torch.uint8:
+        raise ValueError(
+            "images must be uint8 of shape (N, 3, H, W); "
+            f"got {images.dtype} of shape {tuple(images.shape)}"
+        )
+    if 0 in images.shape:
+        raise ValueError(f"images must not be empty; got shape {tuple(images.shape)}")
+    encode = Encode(encoder, mean, std, device or _device_of(encoder, images), autocast)
+    rows = same_size_batches(len(images), batch_size)
+    batches = ((part, encode.normalise(images[part].to(encode.device))) for part in rows)
+    return extract_batches(encode, batches, len(images), project)
+
+
+class Encode:
+    """An encoder with its normalisation, device and precision.
+
+    Arguments as of ``extract``.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        mean: Sequence[float],
+        std: Sequence[float],
+        device: torch.device | str,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        _check(mean, std, autocast)
+        parameter = next((p for p in encoder.parameters() if p.is_floating_point()), None)
+        self.encoder, self.device, self.autocast = encoder, torch.device(device), autocast
+        self.dtype = torch.float32 if parameter is None else parameter.dtype
+        self.precision = torch.promote_types(self.dtype, torch.float32)
+        # The same arithmetic as of the views in training.
+        self._shift, self._scale = (
+            torch.tensor(values, dtype=self.precision, device=self.device)[:, None, None]
+            for values in ([255 * m for m in mean], [1 / (255 * s) for s in std])
+        )
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Bytes as the encoder takes them."""
+        return (images.to(self.precision) - self._shift) * self._scale
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        """(B, F) features of (B, 3, H, W) normalised images, in at least float32."""
+        reduced = self.autocast is not None
+        if not reduced:
+            batch = batch.to(self.dtype)
+        with torch.autocast(self.device.type, dtype=self.autocast, enabled=reduced):
+            features = _matrix("encoder", self.encoder(batch), len(batch))
+        return features.to(self.precision)
+
+
+@torch.no_grad()
+def extract_batches(
+    encode: Encode,
+    batches: Iterable[tuple[slice, Tensor]],
+    count: int,
+    project: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """(count, F) features of batches of normalised images, each with the rows it stands for."""
     result: Tensor | None = None
-    with _evaluating(encoder, project):
-        for start in range(0, count, batch_size):
-            rows = slice(min(start, count - batch_size), min(start + batch_size, count))
-            batch = (images[rows].to(device).to(precision) - shift) * scale
-            with torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
-                features = _matrix("encoder", encoder(batch.to(dtype)), batch_size)
-            features = features.to(precision)
+    with evaluating(encode.encoder, project):
+        for rows, batch in batches:
+            features = encode(batch)
             if project is not None:
-                with torch.autocast(device.type, enabled=False):
-                    features = _matrix("project", project(features), batch_size)
+                with torch.autocast(encode.device.type, enabled=False):
+                    features = _matrix("project", project(features), len(batch))
             if result is None:
-                result = features.new_empty((count, features.shape[1]), dtype=precision)
+                result = features.new_empty((count, features.shape[1]), dtype=encode.precision)
             result[rows] = features
     assert result is not None  # there is at least one image
     broken = first_broken_row(result)
     if broken is not None:
         raise ValueError(
             f"the features of {broken[0]} of {count} images are not finite, the first at index "
-            f"{broken[1]}: the encoder has diverged, or overflows in {autocast or dtype}"
+            f"{broken[1]}: the encoder has diverged, or overflows in "
+            f"{encode.autocast or encode.dtype}"
         )
     return result
 
 
+def same_size_batches(count: int, batch_size: int) -> Iterator[slice]:
+    """Rows that cover [0, count) in batches of one size; the last may overlap that before it."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be >= 1; got {batch_size}")
+    size = min(batch_size, count)
+    return (
+        slice(min(start, count - size), min(start + size, count)) for start in range(0, count, size)
+    )
+
+
 @contextmanager
-def _evaluating(*parts: object) -> Iterator[None]:
+def evaluating(*parts: object) -> Iterator[None]:
+    """Modules in evaluation mode; each goes back into its own mode at the end."""
     roots = [part for part in parts if isinstance(part, nn.Module)]
     # One by one: a frozen layer may be in another mode than the module that holds it.
     modes = [(module, module.training) for root in roots for module in root.modules()]
@@ -96,6 +152,11 @@ def _evaluating(*parts: object) -> Iterator[None]:
             module.training = training
 
 
+def _device_of(encoder: nn.Module, images: Tensor) -> torch.device:
+    parameter = next((p for p in encoder.parameters() if p.is_floating_point()), None)
+    return images.device if parameter is None else parameter.device
+
+
 def _matrix(name: str, features: Tensor, count: int) -> Tensor:
     if not isinstance(features, Tensor) or features.dim() != 2 or len(features) != count:
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
@@ -103,22 +164,7 @@ def _matrix(name: str, features: Tensor, count: int) -> Tensor:
     return features
 
 
-def _check(
-    images: Tensor,
-    mean: Sequence[float],
-    std: Sequence[float],
-    batch_size: int,
-    autocast: torch.dtype | None,
-) -> None:
-    if images.dim() != 4 or images.shape[1] != 3 or images.dtype != torch.uint8:
-        raise ValueError(
-            "images must be uint8 of shape (N, 3, H, W); "
-            f"got {images.dtype} of shape {tuple(images.shape)}"
-        )
-    if 0 in images.shape:
-        raise ValueError(f"images must not be empty; got shape {tuple(images.shape)}")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be >= 1; got {batch_size}")
+def _check(mean: Sequence[float], std: Sequence[float], autocast: torch.dtype | None) -> None:
     for name, values in (("mean", mean), ("std", std)):
         if len(values) != 3:
             raise ValueError(f"{name} must have one number a channel, 3; got {tuple(values)}")

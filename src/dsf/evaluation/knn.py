@@ -1,16 +1,73 @@
 """Weighted k-nearest-neighbour classification of features."""
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from dsf.evaluation._samples import accuracy, check_same_space, check_samples, is_among_first
+from dsf.evaluation.protocol import Protocol, Result
+from dsf.evaluation.scores import score
 from dsf.losses._precision import matmul
+
+if TYPE_CHECKING:
+    from dsf.evaluation.subject import Subject
 
 # Similarities held at a time: 256 MiB in float32.
 _BLOCK = 2**26
+
+
+@dataclass(frozen=True)
+class KNN(Protocol):
+    """The accuracy of weighted votes of neighbours; see ``knn``.
+
+    Args:
+        k: the number of neighbours, at most as many as there are training images.
+        temperature: of the votes, > 0.
+        lowered_from: the k that was asked for, where there are fewer training images than that.
+    """
+
+    name: ClassVar[str] = "knn"
+    method: ClassVar[str] = "weighted kNN: cosine similarity s, votes exp(s / temperature)"
+    k: int = 200
+    temperature: float = 0.1
+    lowered_from: int | None = None
+
+    def at_most(self, bank: int) -> "KNN":
+        """The same with a k that fits the bank of training images, and a note if it is lowered."""
+        return self if self.k <= bank else replace(self, k=bank, lowered_from=self.k)
+
+    def settings(self, subject: "Subject") -> dict[str, Any]:
+        """Its fields; without the note where there is nothing to note."""
+        found = super().settings(subject)
+        return {name: value for name, value in found.items() if value is not None}
+
+    def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
+        """The accuracy of the backbone's features and, if there is a head, of the projection's."""
+        classes, bank = subject.task.classes, len(subject.task.train)
+        if not 1 <= self.k <= bank:  # before any feature is computed
+            raise ValueError(
+                f"k must be in [1, {bank}], the number of training images in the bank; got {self.k}"
+            )
+        train, test = subject.features("train"), subject.features("test")
+        numbers, details = {}, {}
+        for kind, features in train.kinds().items():
+            tested = test.kinds()[kind]
+            found = knn(
+                *(features, train.labels, tested, test.labels),
+                *(self.k, self.temperature, classes),
+            )
+            scores = score(found.predictions, test.labels, classes)
+            numbers[kind] = found.accuracy
+            details[kind] = {
+                "top5": found.top5,
+                "mean_per_class": scores.mean_per_class,
+                "dimension": features.shape[1],
+                **scores.details(),
+            }
+        return Result(self.describe(subject, seed), numbers, details)
 
 
 class KNNResult(NamedTuple):

@@ -1,7 +1,8 @@
 """Linear evaluation on features that are computed once: the protocol ``fast``."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,11 +15,86 @@ from dsf.evaluation._samples import (
     check_samples,
     is_among_first,
 )
-from dsf.random import permutation
+from dsf.evaluation.protocol import Protocol, Result
+from dsf.evaluation.scores import Scores, score
+from dsf.evaluation.subsets import few_labels, hold_out
+
+if TYPE_CHECKING:
+    from dsf.evaluation.subject import Subject
 
 WEIGHT_DECAYS = tuple(10.0 ** (exponent / 2) for exponent in range(-10, 1))
-# The last word of the counter of random numbers: no other use of a seed has this one.
-_STREAM = 0x4E1D0175
+
+
+@dataclass(frozen=True)
+class LinearFast(Protocol):
+    """The accuracy of logistic regression on features computed once; see ``linear_fast``.
+
+    Args:
+        labels: the share of the training labels that may be used, stratified by class.
+        weight_decays: to choose from.
+        held_out: the share of the training data to choose on, where the data set has no official
+            validation images, or where only some labels may be used.
+        tolerance: how short the gradient is at the end.
+        max_steps: at most.
+    """
+
+    name: ClassVar[str] = "linear"
+    method: ClassVar[str] = (
+        "logistic regression on fixed features, without augmentation; weight decay chosen on a "
+        "part of the training data, then trained on all of it"
+    )
+    labels: float = 1.0
+    weight_decays: tuple[float, ...] = WEIGHT_DECAYS
+    held_out: float = 0.1
+    tolerance: float = 1e-4
+    max_steps: int = 1000
+
+    def settings(self, subject: "Subject") -> dict[str, Any]:
+        """Its fields, and on what the weight decay is chosen."""
+        chosen_on = subject.task.chosen_on(self.held_out)
+        if self.labels < 1:
+            chosen_on = f"{self.held_out:g} of those training images whose labels are used"
+        return super().settings(subject) | {"chosen_on": chosen_on}
+
+    def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
+        """Train and test on the backbone's features."""
+        train, test = subject.features("train"), subject.features("test")
+        rows = few_labels(train.labels, self.labels, seed)
+        official = subject.task.validation if self.labels == 1 else None
+        found = linear_fast(
+            train.backbone[rows],
+            train.labels[rows],
+            test.backbone,
+            test.labels,
+            seed,
+            self.weight_decays,
+            self.held_out,
+            subject.task.classes,
+            self.tolerance,
+            self.max_steps,
+            official,
+        )
+        details = {
+            "chosen": found.chosen,
+            "held_out": found.held_out,
+            "labels_used": len(rows),
+            "steps": found.protocol["steps"],
+            "final_gradient": found.protocol["final_gradient"],
+            **found.scores.details(),
+        }
+        numbers = {
+            "accuracy": found.accuracy,
+            "mean_per_class": found.scores.mean_per_class,
+            "top5": found.top5,
+        }
+        final = found.classifier
+        state = {
+            "mean": final.mean,
+            "std": final.std,
+            "weight": final.weight[0],
+            "bias": final.bias[0],
+        }
+        return Result(self.describe(subject, seed), numbers, details, state)
 
 
 class LinearResult(NamedTuple):
@@ -32,6 +108,8 @@ class LinearResult(NamedTuple):
         predictions: (M,) int64.
         top5: whether the label is among the five highest logits, in [0, 1].
         protocol: how it was computed, fit for JSON.
+        scores: accuracy by class, and the confusion matrix.
+        classifier: the one that was tested.
     """
 
     accuracy: float
@@ -40,6 +118,8 @@ class LinearResult(NamedTuple):
     predictions: Tensor
     top5: float
     protocol: dict[str, Any]
+    scores: Scores
+    classifier: _logistic.Classifiers
 
 
 class Choice(NamedTuple):
@@ -62,6 +142,7 @@ def linear_fast(
     classes: int | None = None,
     tolerance: float = 1e-4,
     max_steps: int = 1000,
+    validation: Tensor | None = None,
 ) -> LinearResult:
     """The accuracy of multinomial logistic regression on fixed features.
 
@@ -90,12 +171,13 @@ def linear_fast(
         classes: their number; by default the largest training label + 1.
         tolerance: the training of a classifier ends when its gradient is shorter than this.
         max_steps: training ends at the latest then.
+        validation: the rows of the training data to hold out, if not a part by chance.
     """
     train, classes = check_samples("train", train_features, train_labels, classes)
     test, _ = check_samples("test", test_features, test_labels, classes)
     check_same_space(train, test)
     choice = choose_weight_decay(
-        *train, seed, weight_decays, held_out, classes, tolerance, max_steps
+        *train, seed, weight_decays, held_out, classes, tolerance, max_steps, validation
     )
     with torch.autocast(train.features.device.type, enabled=False):
         final = _logistic.fit(*train, classes, [choice.weight_decay], tolerance, max_steps)
@@ -106,8 +188,8 @@ def linear_fast(
         "method": "logistic regression on fixed features, without augmentation",
         "features": "standardised by the mean and deviation of the training data",
         "objective": "mean cross-entropy + weight_decay / 2 * |weight|^2, minimised over all data",
-        "chosen_on": "a stratified part held out from the training data; then trained on all of it",
-        "held_out_share": held_out,
+        "chosen_on": "a part held out from the training data; then trained on all of it",
+        "held_out_share": held_out if validation is None else len(validation) / len(train.features),
         "seed": seed,
         "weight_decays": list(weight_decays),
         "tolerance": tolerance,
@@ -126,6 +208,8 @@ def linear_fast(
         predictions,
         int(is_among_first(logits, test.labels, 5).sum()) / len(predictions),
         protocol,
+        score(predictions, test.labels, classes),
+        final,
     )
 
 
@@ -139,6 +223,7 @@ def choose_weight_decay(
     classes: int | None = None,
     tolerance: float = 1e-4,
     max_steps: int = 1000,
+    validation: Tensor | None = None,
 ) -> Choice:
     """The weight decay that is best on a part held out from the training data.
 
@@ -146,7 +231,7 @@ def choose_weight_decay(
     """
     train, classes = check_samples("train", features, labels, classes)
     _check(weight_decays, tolerance, max_steps)
-    held, rest = hold_out(train.labels, held_out, seed)
+    held, rest = hold_out(train.labels, held_out, seed, validation)
     part, unseen = (Samples(train.features[rows], train.labels[rows]) for rows in (rest, held))
     with torch.autocast(train.features.device.type, enabled=False):
         fitted = _logistic.fit(*part, classes, weight_decays, tolerance, max_steps)
@@ -160,30 +245,6 @@ def choose_weight_decay(
     ]
     best = max(table, key=lambda row: (row["accuracy"], row["weight_decay"]))
     return Choice(best["weight_decay"], table, fitted.steps)
-
-
-def hold_out(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Sorted indices of a random part of the samples, and of the rest, the same on every device.
-
-    Each class gives ``share`` of its samples, rounded, but at least one and not all of them; a
-    class of one sample gives none.
-    """
-    if not 0 < share < 1:
-        raise ValueError(f"held_out must be in (0, 1); got {share!r}")
-    on_cpu = labels.cpu()
-    counts = torch.bincount(on_cpu)
-    quota = (share * counts.double()).round().long().clamp_min(1).minimum(counts - 1).clamp_min(0)
-    if not quota.any():
-        raise ValueError(
-            f"train_labels must have a class of two samples or more, to hold one out; "
-            f"got {len(labels)} samples of {int((counts > 0).sum())} classes"
-        )
-    order = permutation(seed, torch.tensor(0), _STREAM, torch.arange(len(labels)))
-    order = order[on_cpu[order].argsort(stable=True)]  # by class, at random within one
-    place = torch.arange(len(labels)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-    held = place < quota.repeat_interleave(counts)
-    first, second = (order[mask].sort().values.to(labels.device) for mask in (held, ~held))
-    return first, second
 
 
 def _check(weight_decays: Sequence[float], tolerance: float, max_steps: int) -> None:

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 from dsf.experiments.catalogue import describe, recipe_names
 
 if TYPE_CHECKING:
-    from dsf.experiments.evaluations import evaluate, load_run
+    from dsf.experiments.evaluations import Choices, evaluate
     from dsf.experiments.recipe import dump, load_recipe, make_settings
     from dsf.experiments.run import train
     from dsf.experiments.settings import Settings
+    from dsf.experiments.subjects import load_run
 
 # Imported when asked for: a list of recipes need not wait for torch.
 _MODULES = {
+    "Choices": "evaluations",
     "evaluate": "evaluations",
-    "load_run": "evaluations",
+    "load_run": "subjects",
     "dump": "recipe",
     "load_recipe": "recipe",
     "make_settings": "recipe",
@@ -23,6 +25,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Choices",
     "Settings",
     "describe",
     "dump",

@@ -54,11 +54,12 @@ def resolve(settings: Settings, images: Split | None = None) -> Settings:
         large = {"name": "resnet18", "options": {"stem": "cifar"}}
         values["encoder"] = large if device == "cuda" else {"name": "resnet-small", "options": {}}
     if settings.data.resident == AUTO and images is not None:
-        values["data"]["resident"] = images.nbytes <= _room(device)
+        values["data"]["resident"] = images.nbytes <= room(device)
     return make_settings(values)
 
 
-def _room(device: str) -> int:
+def room(device: str) -> int:
+    """The bytes of images that may be kept on a device."""
     if device == "cpu":
         return _RESIDENT_ON_CPU
     return torch.cuda.mem_get_info(distributed.place(device))[0] // 2

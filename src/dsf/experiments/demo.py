@@ -8,14 +8,16 @@ import torch
 
 from dsf.data.files import write_file
 from dsf.data.sheet import view_sheet
+from dsf.evaluation import KNN, Features, LinearFast, Subject
 from dsf.experiments import build
-from dsf.experiments.evaluations import EVALUATIONS, Evaluator, Features, load_run
+from dsf.experiments.evaluations import Evaluator
 from dsf.experiments.page import Gallery, Look, look, read_run, run_page
 from dsf.experiments.page.accuracy import UNTRAINED
 from dsf.experiments.page.features import first_of_each_class
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.run import CONFIG, train, write_results
 from dsf.experiments.settings import Settings
+from dsf.experiments.subjects import about_run, load_run
 
 RECIPE = "demo"
 PAGE = "report.html"
@@ -50,22 +52,26 @@ def run_demo(
     evaluator = Evaluator(resolved, torch.device(resolved.device))
     say("evaluating the untrained encoder")
     untrained = build.build_method(resolved).to(resolved.device)
-    before = evaluator.features(untrained)
-    results = {
-        f"{UNTRAINED}{name}": evaluate(resolved, *before) for name, evaluate in EVALUATIONS.items()
-    }
+    before = evaluator.subject(untrained, about_run(resolved))
+    results = _evaluate(resolved, before, UNTRAINED)
     say(f"training in {folder}")
     train(settings, folder, resume=(folder / CONFIG).is_file(), show=show)
     say("evaluating the trained encoder")
     _, trained, checkpoint = load_run(folder, resolved.device)
-    after = evaluator.features(trained)
-    for name, evaluate in EVALUATIONS.items():
-        results[name] = evaluate(resolved, *after)
-        results[name]["protocol"]["checkpoint"] = checkpoint.name
+    after = evaluator.subject(trained, about_run(resolved, checkpoint))
+    results |= _evaluate(resolved, after)
     write_results(folder, results)
     page = folder / PAGE
-    write_file(page, make_page(folder, resolved, before, after).encode())
+    features = [(part.features("train"), part.features("test")) for part in (before, after)]
+    write_file(page, make_page(folder, resolved, *features).encode())
     return Demo(results, page)
+
+
+def _evaluate(settings: Settings, subject: Subject, prefix: str = "") -> dict[str, Any]:
+    neighbours = KNN(settings.knn.k, settings.knn.temperature)
+    protocols = (neighbours.at_most(len(subject.task.train)), LinearFast())
+    found = {item.name: item.evaluate(subject, settings.seed).entry() for item in protocols}
+    return {f"{prefix}{name}": entry for name, entry in found.items()}
 
 
 def make_page(

@@ -1,32 +1,89 @@
-"""Evaluations of a run: features of the frozen encoder, neighbours, a linear classifier."""
+"""Evaluations of runs and encoders: which protocols, on what, and the results they leave."""
 
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
-from torch.nn.functional import interpolate
+from torch import nn
 
-from dsf.data import Split
-from dsf.evaluation import extract, knn, linear_fast
-from dsf.experiments import build
+from dsf.data.files import read_json
+from dsf.evaluation import (
+    KNN,
+    Corruption,
+    Finetune,
+    Geometry,
+    LinearFast,
+    LinearPaper,
+    Protocol,
+    Subject,
+)
 from dsf.experiments.settings import Settings
+from dsf.experiments.subjects import (
+    Opened,
+    is_run,
+    method_subject,
+    open_encoder,
+    open_run,
+    settings_task,
+)
 from dsf.methods import Method
-from dsf.methods._base import head
+from dsf.training.environment import environment
+from dsf.training.numerics import Precision, numerics
 
-_BATCH = 512
+NAMES = ("knn", "linear", "finetune", "corruption", "geometry")
 
 
-class Features(NamedTuple):
-    """What a method makes of a split: (N, F), (N, D) and labels (N,)."""
+@dataclass(frozen=True)
+class Choices:
+    """What may be chosen of the protocols.
 
-    backbone: Tensor
-    projection: Tensor
-    labels: Tensor
+    Args:
+        linear: which linear evaluation is meant, also as the model of ``corruption``.
+        labels: the share of training labels that ``linear`` may use.
+        k: neighbours of ``knn``, if not the run's own.
+        budget: the share of the steps of ``finetune``, below 1 with a small grid.
+        published: the folder of published corrupted images, instead of making them.
+    """
+
+    linear: Literal["fast", "paper"] = "fast"
+    labels: float = 1.0
+    k: int | None = None
+    budget: float = 1.0
+    published: str | None = None
+
+    def protocols(self, names: Sequence[str], opened: Opened) -> list[Protocol]:
+        """One a name."""
+        if self.linear not in ("fast", "paper"):
+            raise ValueError(f"linear must be fast or paper; got {self.linear!r}")
+        return [self._protocol(name, opened) for name in names]
+
+    def usual(self, name: str, opened: Opened) -> Protocol:
+        """What a name stands for without choices; the two linear evaluations are each their own."""
+        plain = Choices(linear=self.linear if name == "linear" else "fast")
+        return plain._protocol(name, opened)
+
+    def _protocol(self, name: str, opened: Opened) -> Protocol:
+        linear = LinearFast if self.linear == "fast" else LinearPaper
+        match name:
+            case "knn":
+                return KNN(self.k or opened.knn.k, opened.knn.temperature)
+            case "linear":
+                return linear(labels=self.labels)
+            case "finetune":
+                return Finetune().within(self.budget)
+            case "corruption":
+                return Corruption(linear(), published=self.published)
+            case "geometry":
+                return Geometry(k=opened.knn.k, temperature=opened.knn.temperature)
+        raise ValueError(f"evaluation must be one of {', '.join(NAMES)}; got {name!r}")
 
 
 class Evaluator:
-    """Extracts features of the training and test images as often as asked.
+    """Evaluates a method on its own data as often as asked.
 
     Args:
         settings: resolved ones.
@@ -34,136 +91,136 @@ class Evaluator:
     """
 
     def __init__(self, settings: Settings, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        train = build.load_split(settings, "train")
-        test = build.load_split(settings, "test")
-        self._train = self._images(train, settings.data.limit)
-        self._test = self._images(test, None)
+        self.settings, self.device = settings, device
+        self.task = settings_task(settings, device)
 
-    def _images(self, split: Split, limit: int | None) -> tuple[Tensor, Tensor]:
-        resident = self.settings.data.resident is True
-        images = split.images(self.device if resident else "cpu")[:limit]
-        labels = split.labels(self.device)[:limit]
-        size = self.settings.data.evaluation_size
-        if size is not None and images.shape[-1] != size:
-            images = _resized(images, size)
-        return images, labels
+    def subject(self, method: Method, about: Mapping[str, Any] | None = None) -> Subject:
+        """A method as what is evaluated."""
+        return method_subject(self.settings, method, self.task, self.device, about)
 
-    @torch.no_grad()
-    def features(self, method: Method) -> tuple[Features, Features]:
-        """Those of the training and of the test images."""
-        train, test = (self._features(method, *part) for part in (self._train, self._test))
-        return train, test
-
-    def _features(self, method: Method, images: Tensor, labels: Tensor) -> Features:
-        recipe = build.view_recipe(self.settings)
-        bf16 = self.settings.precision == "bf16"
+    def numbers(self, protocol: Protocol, method: Method) -> dict[str, float]:
+        """What a protocol finds while the method is being trained."""
         # Graphs are compiled for the training's shapes; evaluation would compile others.
         with torch.compiler.set_stance("force_eager"):
-            backbone = extract(
-                method.encoder,
-                images,
-                recipe.mean,
-                recipe.std,
-                batch_size=_BATCH,
-                device=self.device,
-                autocast=torch.bfloat16 if bf16 else None,
-            )
-        training = method.projector.training
-        method.projector.eval()
-        parts = [head(method.projector, part) for part in backbone.split(8 * _BATCH)]
-        method.projector.train(training)
-        return Features(backbone, torch.cat(parts), labels)
-
-
-def evaluate_knn(settings: Settings, train: Features, test: Features) -> dict[str, Any]:
-    """The accuracies of backbone and projection by weighted votes of neighbours."""
-    result: dict[str, Any] = {}
-    for name in ("backbone", "projection"):
-        found = knn(
-            getattr(train, name),
-            train.labels,
-            getattr(test, name),
-            test.labels,
-            k=min(settings.knn.k, len(train.labels)),
-            temperature=settings.knn.temperature,
-        )
-        result |= {"protocol": found.protocol, name: found.accuracy}
-    return result
-
-
-def evaluate_linear(settings: Settings, train: Features, test: Features) -> dict[str, Any]:
-    """The accuracy of a linear classifier on the backbone's features."""
-    found = linear_fast(
-        train.backbone, train.labels, test.backbone, test.labels, seed=settings.seed
-    )
-    return {
-        "protocol": found.protocol,
-        "accuracy": found.accuracy,
-        "top5": found.top5,
-        "chosen": found.chosen,
-        "held_out": found.held_out,
-    }
-
-
-EVALUATIONS = {"knn": evaluate_knn, "linear": evaluate_linear}
-
-
-def _resized(images: Tensor, size: int) -> Tensor:
-    parts = [
-        interpolate(part.float(), size=(size, size), mode="bilinear", antialias=True)
-        for part in images.split(_BATCH)
-    ]
-    return torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])
-
-
-def load_run(folder: Path | str, device: str = "auto") -> tuple[Settings, Method, Path]:
-    """The settings of a run, its method as the newest whole checkpoint has it, and which that is.
-
-    Args:
-        folder: of the run.
-        device: of the settings; what the run was trained on does not matter.
-    """
-    from dsf.experiments.recipe import load_recipe
-    from dsf.experiments.run import CHECKPOINTS, CONFIG
-    from dsf.training.checkpoints import Checkpoints, load_module
-
-    folder = Path(folder)
-    if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}")
-    changes = [f"device={device}", "compile=false", "graph=false"]
-    settings = build.resolve(load_recipe(str(folder / CONFIG), changes))
-    if settings.device == "cpu" and settings.precision == "bf16":  # slower there, and coarser
-        settings = build.resolve(load_recipe(str(folder / CONFIG), [*changes, "precision=fp32"]))
-    loaded, passed_over = Checkpoints(folder / CHECKPOINTS).newest()
-    if loaded is None:
-        reason = f" ({passed_over[0]})" if passed_over else ""
-        raise FileNotFoundError(f"{folder} has no whole checkpoint yet{reason}")
-    method = build.build_method(settings)
-    load_module(method, loaded)
-    return settings, method.to(settings.device), loaded.path
+            return protocol.evaluate(self.subject(method), self.settings.seed).numbers
 
 
 def evaluate(
-    folder: Path | str, names: list[str] | tuple[str, ...] = ("knn",), device: str = "auto"
+    source: Path | str | nn.Module,
+    names: Sequence[str] = ("knn",),
+    device: str = "auto",
+    *,
+    data: str | None = None,
+    choices: Choices | None = None,
+    size: int | None = None,
+    seed: int | None = None,
+    random: bool = False,
+    pretrained: bool = False,
+    options: Mapping[str, Any] | None = None,
+    compile: bool = False,
+    folder: Path | str | None = None,
+    again: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Evaluate a run and keep the results in its folder.
+    """Evaluate a run or an encoder, and keep the results.
+
+    ``results.json`` in the folder keeps each result under a name that says what is not usual about
+    it, such as ``linear-paper labels=0.01`` or ``finetune@pets``. A result whose protocol is the
+    same to the last setting, down to the hashes of checkpoint and data, is not computed again.
+    Fine-tuning that was stopped goes on with the settings that are not yet tried.
 
     Args:
-        folder: of the run.
-        names: of ``EVALUATIONS``.
-        device: where to compute.
-    """
-    from dsf.experiments.run import write_results
+        source: the folder of a run, an encoder such as ``timm/resnet18``, or any module that maps
+            (B, 3, H, W) images to (B, F) features.
+        names: of ``NAMES``.
+        device: where to compute: cpu, cuda or auto.
+        data: the data set; of a run its own by default.
+        choices: of the protocols.
+        size: of the images that the encoder sees.
+        seed: of all that is random; by default the run's.
+        random: a run's encoder as it was before training.
+        pretrained: an encoder of a library with its weights.
+        options: what else an encoder takes.
+        compile: compile the encoder.
+        folder: where to keep the results; by default the run's, or runs/ENCODER.
+        again: compute also what is there.
+        say: told what happens next.
 
+    Returns:
+        The entries of ``results.json`` that were asked for, by their names.
+    """
     for name in names:
-        if name not in EVALUATIONS:
-            raise ValueError(f"evaluation must be one of {', '.join(EVALUATIONS)}; got {name!r}")
-    settings, method, checkpoint = load_run(folder, device)
-    train, test = Evaluator(settings, torch.device(settings.device)).features(method)
-    results = {name: EVALUATIONS[name](settings, train, test) for name in names}
-    for result in results.values():
-        result["protocol"] |= {"checkpoint": checkpoint.name, "precision": settings.precision}
-    write_results(Path(folder), results)
+        if name not in NAMES:
+            raise ValueError(f"evaluation must be one of {', '.join(NAMES)}; got {name!r}")
+    if not isinstance(source, nn.Module) and is_run(source):
+        for what, given in (("pretrained", pretrained), ("options", options)):
+            if given:
+                raise ValueError(f"{what}: a run has its own encoder; got {given!r} for {source}")
+        opened = open_run(source, device, data, size, random, compile)
+    else:
+        encoder = source if isinstance(source, nn.Module) else str(source)
+        weights = pretrained and not random
+        opened = open_encoder(encoder, data, device, size, weights, options, compile, seed or 0)
+    choices = choices or Choices()
+    protocols = choices.protocols(names, opened)
+    usual = [choices.usual(name, opened) for name in names]
+    keep = opened.folder if folder is None else Path(folder)
+    keep.mkdir(parents=True, exist_ok=True)
+    opened.subject.say, opened.subject.partial = say, keep / "partial"
+    chosen_seed = opened.seed if seed is None else seed
+    results = {}
+    precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"
+    with numerics(precision, deterministic=False, autotune=False):
+        for protocol, default in zip(protocols, usual, strict=True):
+            name = result_name(protocol, default, opened, seed=chosen_seed, size=size)
+            results[name] = _entry(keep, name, protocol, opened.subject, chosen_seed, again, say)
     return results
+
+
+def result_name(
+    protocol: Protocol, default: Protocol, opened: Opened, seed: int, size: int | None
+) -> str:
+    """What a result is called: its protocol, and what is not usual about it."""
+    changes = [opened.options, protocol.changes(default)]
+    changes += [f"seed={seed}"] if seed != opened.seed else []
+    changes += [f"size={size}"] if size is not None else []
+    about = f"{protocol.name}@{opened.data}" if opened.data else protocol.name
+    return " ".join(filter(None, [f"{'untrained-' if opened.untrained else ''}{about}", *changes]))
+
+
+def _entry(
+    folder: Path,
+    name: str,
+    protocol: Protocol,
+    subject: Subject,
+    seed: int,
+    again: bool,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """A result that is there already, or else a new one, which is kept at once."""
+    from dsf.experiments.run import RESULTS, write_results
+
+    path = folder / RESULTS
+    known = read_json(path).get(name) if path.is_file() else None
+    wanted = json.loads(json.dumps(protocol.describe(subject, seed)))
+    if known is not None and known.get("protocol") == wanted and not again:
+        say(f"{name}: kept, as it is there already")
+        return dict(known)
+    say(f"{name}: evaluating")
+    start = time.perf_counter()
+    entry = protocol.evaluate(subject, seed).entry()
+    seconds = time.perf_counter() - start
+    entry["provenance"] = environment(subject.device) | {"seconds": seconds}
+    entry = dict(json.loads(json.dumps(entry)))
+    write_results(folder, {name: entry})
+    return entry
+
+
+def shown_numbers(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The numbers of a result as text, shares in percent."""
+    percent = not str(entry.get("protocol", {}).get("name", "")).startswith(Geometry.name)
+    numbers = [(name, value) for name, value in entry.items() if isinstance(value, float)]
+    return [
+        (name.replace("_", " "), f"{100 * value:.2f} %" if percent else f"{value:.4g}")
+        for name, value in numbers
+    ]

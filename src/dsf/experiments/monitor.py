@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import torch
 
-from dsf.experiments.evaluations import Evaluator, evaluate_knn
+from dsf.evaluation import KNN
+from dsf.experiments.evaluations import Evaluator
 from dsf.experiments.settings import Settings
 from dsf.methods import Method
 from dsf.training import Callback
@@ -25,10 +26,13 @@ class KNNMonitor(Callback):
     def __init__(self, settings: Settings, method: Method, device: torch.device) -> None:
         self.settings, self.method = settings, method
         self._evaluator = Evaluator(settings, device)
+        bank = len(self._evaluator.task.train)
+        self._protocol = KNN(settings.knn.k, settings.knn.temperature).at_most(bank)
 
     def epoch(self, epoch: int, step: int) -> Iterable[Line]:
         """A line where one is due."""
         if epoch % self.settings.knn.every == 0 or epoch == self.settings.epochs:
-            found = evaluate_knn(self.settings, *self._evaluator.features(self.method))
-            accuracies = {name: found[name] for name in ("backbone", "projection")}
-            yield {"kind": "knn", "epoch": epoch, "step": step, **accuracies}
+            accuracies = self._evaluator.numbers(self._protocol, self.method)
+            lowered = self._protocol.lowered_from is not None
+            note = {"k": self._protocol.k} if lowered else {}
+            yield {"kind": "knn", "epoch": epoch, "step": step, **accuracies, **note}

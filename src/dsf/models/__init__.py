@@ -2,7 +2,7 @@
 
 from dsf.models.encoders import ENCODERS, create_encoder, feature_dimension
 from dsf.models.heads import HEADS, create_head
-from dsf.models.normalization import SplitBatchNorm, split_batch_norm
+from dsf.models.normalization import SplitBatchNorm, join_batch_norm, split_batch_norm
 
 __all__ = [
     "ENCODERS",
@@ -11,5 +11,6 @@ __all__ = [
     "create_encoder",
     "create_head",
     "feature_dimension",
+    "join_batch_norm",
     "split_batch_norm",
 ]

@@ -206,3 +206,29 @@ def split_batch_norm(module: ModuleT, splits: int) -> ModuleT:
     for name, child in module.named_children():
         setattr(module, name, split_batch_norm(child, splits))
     return module
+
+
+class _WholeBatchNorm(_BatchNorm):
+    def _check_input_dim(self, input: Tensor) -> None:
+        pass  # as SplitBatchNorm, whose place it takes
+
+
+def join_batch_norm(module: ModuleT) -> ModuleT:
+    """Undo ``split_batch_norm``, in place: for training where nothing is contrasted.
+
+    Returns the module, or its replacement where it is a SplitBatchNorm itself.
+    """
+    if isinstance(module, SplitBatchNorm):
+        result = _WholeBatchNorm(
+            module.num_features,
+            module.eps,
+            module._momentum,
+            module.affine,
+            module.track_running_stats,
+        )
+        for name, tensor in (module._parameters | module._buffers).items():
+            setattr(result, name, tensor)
+        return result.train(module.training)  # type: ignore[return-value]
+    for name, child in module.named_children():
+        setattr(module, name, join_batch_norm(child))
+    return module

@@ -1,0 +1,259 @@
+"""Fine-tuning: all weights of an encoder are trained further with labels."""
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import SGD
+
+from dsf.data import EpochSampler
+from dsf.data.augment import Recipe
+from dsf.evaluation.features import evaluating
+from dsf.evaluation.images import LabelledImages
+from dsf.evaluation.linear_paper import start_classifier
+from dsf.evaluation.partial import Partial
+from dsf.evaluation.protocol import Protocol, Result
+from dsf.evaluation.scores import Scores, score
+from dsf.losses._precision import matmul
+from dsf.models import join_batch_norm
+from dsf.training.schedules import Schedule
+
+if TYPE_CHECKING:
+    from dsf.evaluation.subject import Subject
+
+
+def _spaced(low: float, high: float, count: int) -> tuple[float, ...]:
+    """Numbers at equal distances of their logarithms, both ends among them."""
+    ratio = math.log(high / low) / (count - 1)
+    return tuple(float(f"{low * math.exp(ratio * place):.4g}") for place in range(count))
+
+
+STEPS = 20_000
+LEARNING_RATES = _spaced(1e-4, 1e-1, 7)
+WEIGHT_DECAYS = (0.0, *_spaced(1e-6, 1e-3, 7))
+
+
+class Setting(NamedTuple):
+    """A point of the grid."""
+
+    learning_rate: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class Finetune(Protocol):
+    """The accuracy after training all weights, as in SimCLR (Chen et al., 2020, appendix B.8).
+
+    1. For each learning rate and weight decay of the grid the encoder and a linear classifier on
+       it are trained on the training images and scored on validation images: the data set's own,
+       or else a stratified part held out from the training images. The best score wins, of equals
+       the lowest learning rate and then the highest weight decay.
+    2. With these settings they are trained on both parts, and meet the test images once.
+
+    SGD with Nesterov momentum, a half cosine without warm-up; views are a random resized crop and
+    a flip. A weight decay of the grid is what a step at the highest learning rate takes away from
+    the weights: SGD's coefficient is that divided by the learning rate. It applies to all weights.
+    The momentum of BatchNorm's statistics is max(1 - 10 / s, 0.9) for s steps an epoch.
+
+    Args:
+        steps: of each training.
+        batch_size: images a step; all of them if there are fewer.
+        learning_rates: of the grid.
+        weight_decays: of the grid.
+        momentum: of SGD.
+        held_out: the share of the training images to choose on, without official ones.
+        budget: set by ``within``: 1 for the protocol as published.
+    """
+
+    name: ClassVar[str] = "finetune"
+    method: ClassVar[str] = (
+        "all weights trained by SGD with Nesterov momentum on random crops and flips; learning "
+        "rate and weight decay chosen on validation images, then trained on these too"
+    )
+    steps: int = STEPS
+    batch_size: int = 256
+    learning_rates: tuple[float, ...] = LEARNING_RATES
+    weight_decays: tuple[float, ...] = WEIGHT_DECAYS
+    momentum: float = 0.9
+    held_out: float = 0.1
+    budget: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+        if not self.learning_rates or not min(self.learning_rates) > 0:
+            raise ValueError(
+                f"learning_rates must be one or more numbers > 0; got {self.learning_rates}"
+            )
+        if not self.weight_decays or not min(self.weight_decays) >= 0:
+            raise ValueError(
+                f"weight_decays must be one or more numbers >= 0; got {self.weight_decays}"
+            )
+
+    def within(self, budget: float) -> "Finetune":
+        """A short version, unless the budget is 1.
+
+        It takes this share of the steps, and of the grid every second learning rate with two
+        weight decays, the lowest and the middle one.
+        """
+        if not 0 < budget <= 1:
+            raise ValueError(f"budget must be in (0, 1], a share of the steps; got {budget!r}")
+        if budget == 1:
+            return self
+        decays = sorted(self.weight_decays)
+        return replace(
+            self,
+            steps=max(1, round(budget * self.steps)),
+            learning_rates=self.learning_rates[::2],
+            weight_decays=tuple(dict.fromkeys((decays[0], decays[len(decays) // 2]))),
+            budget=budget,
+        )
+
+    def changes(self, default: Protocol) -> str:
+        """What differs; of a short version only its budget."""
+        return super().changes(default) if self.budget == 1 else f"budget={self.budget:g}"
+
+    def settings(self, subject: "Subject") -> dict[str, Any]:
+        """Its fields, and on what settings are chosen and scored."""
+        return super().settings(subject) | {
+            "chosen_on": subject.task.chosen_on(self.held_out),
+            "metric": subject.task.metric,
+        }
+
+    def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
+        """Choose, train and test."""
+        task = subject.task
+        held, rest = task.hold_out(self.held_out, seed)
+        train, validation = task.train.part(rest), task.train.part(held)
+        grid = [Setting(*pair) for pair in _pairs(self.learning_rates, self.weight_decays)]
+        table = []
+        partial = Partial(subject.partial, self.describe(subject, seed))
+        for setting in grid if len(grid) > 1 else ():
+            named = setting._asdict()
+            found = partial.get(named)
+            if found is None:
+                model = self._train(subject, train, setting, seed)
+                found = _scores(subject, model, validation, task.classes).by(task.metric)
+                partial.add(named, found)
+            table.append({**named, "score": found})
+            subject.say(
+                f"finetune: {len(table)} of {len(grid)} settings, learning rate "
+                f"{setting.learning_rate:g}, weight decay {setting.weight_decay:g}: "
+                f"{100 * found:.2f} % of validation images"
+            )
+        chosen = _best(table) if table else grid[0]
+        model = self._train(subject, task.train, chosen, seed)
+        scores = _scores(subject, model, task.test, task.classes)
+        numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
+        details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
+        partial.remove()
+        return Result(self.describe(subject, seed), numbers, details, model.state_dict())
+
+    def _train(
+        self, subject: "Subject", images: LabelledImages, setting: Setting, seed: int
+    ) -> "Classifier":
+        """A copy of the encoder with a classifier, trained; never waits for the device."""
+        batch = min(self.batch_size, len(images))
+        sampler = EpochSampler(len(images), batch, seed, 0, 1, device=images.labels.device)
+        model = Classifier(subject, seed)
+        model.train()
+        _set_batch_norm(model, steps_per_epoch=max(1, len(images) // batch))
+        rate, decay = setting
+        on_gpu = {"fused": True} if subject.device.type == "cuda" else {"foreach": True}
+        optimiser = SGD(
+            model.parameters(),
+            lr=rate,
+            momentum=self.momentum,
+            nesterov=self.momentum > 0,
+            weight_decay=decay / rate,
+            **on_gpu,
+        )
+        schedule = Schedule(rate, self.steps, 1)
+        views = subject.views(Recipe(), seed)
+        labels = images.labels.to(subject.device)
+        only = torch.zeros(1, dtype=torch.int64, device=subject.device)
+        number = torch.zeros((), dtype=torch.int64, device=subject.device)
+        batches = images.batches(_order(sampler, self.steps), subject.device)
+        devices = [subject.device] if subject.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)  # for layers that draw by themselves, such as dropout
+            for step, (samples, pixels) in enumerate(batches):
+                with torch.no_grad():
+                    # Views follow the step, not the epoch: no two of an image are the same.
+                    seen = views(pixels, samples, number + step, only, images.sizes(samples))
+                for group in optimiser.param_groups:
+                    group["lr"] = schedule(step)
+                loss = cross_entropy(model(seen.flatten(0, 1)), labels[samples])
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                optimiser.step()
+        return model
+
+
+class Classifier(nn.Module):
+    """A copy of an encoder and a linear classifier on it.
+
+    Args:
+        subject: whose encoder is copied.
+        seed: of the classifier's first weights.
+    """
+
+    def __init__(self, subject: "Subject", seed: int) -> None:
+        super().__init__()
+        self.encoder = join_batch_norm(copy.deepcopy(subject.encoder)).requires_grad_(True)
+        weight, bias = start_classifier(subject, seed)
+        self.weight, self.bias = nn.Parameter(weight.detach()), nn.Parameter(bias.detach())
+        self._encode = copy.copy(subject.encode)
+        self._encode.encoder = self.encoder
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C) logits of normalised images; the classifier computes in full precision."""
+        features = self._encode(images)
+        with torch.autocast(images.device.type, enabled=False):
+            return matmul(features, self.weight.T) + self.bias
+
+
+@torch.no_grad()
+def _scores(subject: "Subject", model: Classifier, images: LabelledImages, classes: int) -> Scores:
+    predictions = torch.empty(len(images), dtype=torch.int64, device=subject.device)
+    with evaluating(model):
+        for rows, pixels in subject.test_images(images):
+            logits = model(subject.encode.normalise(pixels))
+            # A training that diverged is wrong everywhere, whatever the largest of NaNs is.
+            finite = logits.isfinite().all(dim=1)
+            predictions[rows] = torch.where(finite, logits.argmax(dim=1), -1)
+    return score(predictions, images.labels, classes)
+
+
+def _best(table: Sequence[dict[str, float]]) -> Setting:
+    best = max(table, key=lambda row: (row["score"], -row["learning_rate"], row["weight_decay"]))
+    return Setting(best["learning_rate"], best["weight_decay"])
+
+
+def _pairs(rates: Sequence[float], decays: Sequence[float]) -> Iterator[tuple[float, float]]:
+    return ((rate, decay) for rate in rates for decay in decays)
+
+
+def _order(sampler: EpochSampler, steps: int) -> Iterator[Tensor]:
+    """Batches of so many steps, epoch after epoch."""
+    done = epoch = 0
+    while done < steps:
+        for samples in sampler.batches(epoch):
+            yield samples
+            done += 1
+            if done == steps:
+                return
+        epoch += 1
+
+
+def _set_batch_norm(model: nn.Module, steps_per_epoch: int) -> None:
+    # torch's momentum is the share of the new, 1 less than what others call so.
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.momentum is not None:
+            module.momentum = min(10 / steps_per_epoch, 0.1)

@@ -1,0 +1,363 @@
+"""From names to what is evaluated: a run folder or an encoder, and a data set, make a subject."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dsf.data import Split, load, open_store
+from dsf.data.embedded import counts as embedded_counts
+from dsf.data.files import read_json
+from dsf.data.folder import PREFIX
+from dsf.data.registry import EMBEDDED, find
+from dsf.data.source import Content, content_hash
+from dsf.evaluation import KNN, LabelledImages, Subject, Task
+from dsf.evaluation.scores import Metric
+from dsf.evaluation.subject import SMALL
+from dsf.experiments import build
+from dsf.experiments.settings import Settings
+from dsf.methods import Method
+from dsf.models import ENCODERS, create_encoder
+from dsf.training.checkpoints import Checkpoints, load_module
+
+_LIBRARIES = ("timm/", "torchvision/")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A subject, and where it comes from.
+
+    Args:
+        subject: to be evaluated.
+        folder: where its results are kept.
+        knn: the neighbours that are meant where nobody says otherwise.
+        seed: likewise.
+        data: the name of its data set; empty for a run that is evaluated on its own.
+        untrained: whether its weights are random.
+        options: what else a named encoder was given.
+    """
+
+    subject: Subject
+    folder: Path
+    knn: KNN
+    seed: int = 0
+    data: str = ""
+    untrained: bool = False
+    options: str = ""
+
+
+def is_run(source: str | Path | nn.Module) -> bool:
+    """Whether a source is meant to be the folder of a run, and not an encoder."""
+    if isinstance(source, nn.Module):
+        return False
+    named = str(source) in ENCODERS or str(source).startswith(_LIBRARIES)
+    return Path(source).is_dir() or not named
+
+
+def open_run(
+    folder: str | Path,
+    device: str = "auto",
+    data: str | None = None,
+    size: int | None = None,
+    random: bool = False,
+    compile: bool = False,
+) -> Opened:
+    """The encoder of a run, on its own data or on another's.
+
+    Args:
+        folder: of the run.
+        device: cpu, cuda or auto.
+        data: another data set than the run's.
+        size: of the images it sees; by default its ``data.evaluation_size``, or else the stored
+            size of small images and that of its views of others.
+        random: the encoder as it was before training, by the run's seed.
+        compile: compile the encoder.
+    """
+    if random:
+        settings = run_settings(folder, device)
+        method, about = build.build_method(settings), about_run(settings)
+    else:
+        settings, method, checkpoint = load_run(folder, device)
+        about = about_run(settings, checkpoint)
+    place = torch.device(settings.device)
+    own = data in (None, settings.data.name)
+    if own:
+        task = settings_task(settings, place)
+    else:
+        assert data is not None
+        task = make_task(data, None, None, place)
+    subject = method_subject(settings, method, task, place, about, size, compile)
+    neighbours = KNN(settings.knn.k, settings.knn.temperature)
+    name = "" if own or data is None else data
+    return Opened(subject, Path(folder), neighbours, settings.seed, name, random)
+
+
+def open_encoder(
+    source: str | nn.Module,
+    data: str | None,
+    device: str = "auto",
+    size: int | None = None,
+    pretrained: bool = False,
+    options: Mapping[str, Any] | None = None,
+    compile: bool = False,
+    seed: int = 0,
+) -> Opened:
+    """An encoder by its name, or any module, on a data set.
+
+    Args:
+        source: of ``dsf.models.create_encoder``, or a module with the weights it has.
+        data: the data set.
+        device: cpu, cuda or auto.
+        size: of the images it sees; by default what its library says.
+        pretrained: with the weights that its library has for it; otherwise random ones.
+        options: what else a named encoder takes.
+        compile: compile it.
+        seed: of random weights.
+    """
+    name = source if isinstance(source, str) else type(source).__name__
+    if data is None:
+        raise ValueError(f"data: which data set should {name} be evaluated on? Give --data NAME")
+    place = torch.device(_device(device))
+    task = make_task(data, None, None, place)
+    chosen = dict(options or {})
+    if isinstance(source, str):
+        encoder = _create(source, chosen, pretrained, seed)
+        weights = "pretrained" if pretrained else f"random, seed {seed}"
+    else:
+        encoder, weights = source, "given"
+    known = getattr(encoder, "pretrained_cfg", None) or {}
+    if size is None and name.startswith(_LIBRARIES):
+        size = known.get("input_size", (3, 224, 224))[-1]
+    normalisation = {key: known[key] for key in ("mean", "std") if key in known}
+    subject = Subject(
+        encoder,
+        task,
+        size=size,
+        device=place,
+        autocast=torch.bfloat16 if place.type == "cuda" else None,
+        compile=compile,
+        about={
+            "encoder": {"name": name, "options": chosen},
+            "weights": weights,
+            "checkpoint": known.get("tag") if pretrained else None,
+            "weights_sha256": _weights_hash(encoder),
+        },
+        **normalisation,
+    )
+    folder = Path("runs") / name.replace("/", "-")
+    words = " ".join(f"{key}={value}" for key, value in chosen.items())
+    untrained = weights.startswith("random")
+    return Opened(subject, folder, KNN(), data=data, untrained=untrained, options=words)
+
+
+def _create(name: str, options: Mapping[str, Any], pretrained: bool, seed: int) -> nn.Module:
+    weights: dict[str, Any] = {}
+    if pretrained:
+        if not name.startswith(_LIBRARIES):
+            raise ValueError(f"pretrained: only encoders of timm/ and torchvision/ are; got {name}")
+        weights = {"pretrained": True} if name.startswith("timm/") else {"weights": "DEFAULT"}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return create_encoder(name, **options, **weights)
+
+
+def _weights_hash(encoder: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for key, value in encoder.state_dict().items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        flat = value.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def method_subject(
+    settings: Settings,
+    method: Method,
+    task: Task,
+    device: torch.device,
+    about: Mapping[str, Any] | None = None,
+    size: int | None = None,
+    compile: bool = False,
+) -> Subject:
+    """The encoder of a method with its projector, normalised as it was trained."""
+    recipe = build.view_recipe(settings)
+    size = size or settings.data.evaluation_size
+    if size is None and not _has_own_size(method.encoder):
+        stored, seen = task.train.image_size[0], settings.views.size
+        small = max(stored, seen) <= SMALL and not task.train.squashed
+        size = stored if small else seen
+    return Subject(
+        method.encoder,
+        task,
+        project=method.projector,
+        size=size,
+        mean=recipe.mean,
+        std=recipe.std,
+        recipe=recipe,
+        device=device,
+        autocast=torch.bfloat16 if settings.precision == "bf16" else None,
+        compile=compile,
+        about=about,
+    )
+
+
+def load_run(folder: Path | str, device: str = "auto") -> tuple[Settings, Method, Path]:
+    """The settings of a run, its method as the newest whole checkpoint has it, and which that is.
+
+    Args:
+        folder: of the run.
+        device: of the settings; what the run was trained on does not matter.
+    """
+    from dsf.experiments.run import CHECKPOINTS
+
+    settings = run_settings(folder, device)
+    loaded, passed_over = Checkpoints(Path(folder) / CHECKPOINTS).newest()
+    if loaded is None:
+        reason = f" ({passed_over[0]})" if passed_over else ""
+        raise FileNotFoundError(f"{folder} has no whole checkpoint yet{reason}")
+    method = build.build_method(settings)
+    load_module(method, loaded)
+    return settings, method.to(settings.device), loaded.path
+
+
+def run_settings(folder: str | Path, device: str = "auto") -> Settings:
+    """The settings of a run, for evaluation on this machine."""
+    from dsf.experiments.recipe import load_recipe
+    from dsf.experiments.run import CONFIG
+
+    config = Path(folder) / CONFIG
+    if not config.is_file():
+        raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}")
+    changes = [f"device={device}", "compile=false", "graph=false"]
+    settings = build.resolve(load_recipe(str(config), changes))
+    if settings.device == "cpu" and settings.precision == "bf16":  # slower there, and coarser
+        settings = build.resolve(load_recipe(str(config), [*changes, "precision=fp32"]))
+    return settings
+
+
+def settings_task(settings: Settings, device: torch.device) -> Task:
+    """What a run is evaluated on: its own data, and of these as many as it was trained on."""
+    data = settings.data
+    resident = None if data.resident == "auto" else data.resident
+    return make_task(data.name, data.size, data.limit, device, resident)
+
+
+def make_task(
+    name: str,
+    size: int | None,
+    limit: int | None,
+    device: torch.device,
+    resident: bool | None = None,
+) -> Task:
+    """The labelled splits of a prepared data set; official validation images join the training.
+
+    Args:
+        name: of the data set; NAME:SIZE says which store where there are several.
+        size: the same.
+        limit: only the first so many training images.
+        device: where evaluations compute.
+        resident: keep images there; by default if they take at most half of the free memory.
+    """
+    if size is None:
+        name, size = _named_size(name)
+    splits = _splits(name, size)
+    if resident is None:
+        resident = sum(split.nbytes for split in splits.values()) <= build.room(device.type)
+    parts = {}
+    for key, split in splits.items():
+        count = len(split) if limit is None or key != "train" else min(limit, len(split))
+        rows = None if count == len(split) else torch.arange(count)
+        images: Split | torch.Tensor = split.images(device) if resident else split
+        labels, sizes = split.labels(device), split.sizes(device)
+        parts[key] = LabelledImages(images, labels, sizes, rows, f"{name}, split {key}")
+    metric: Metric = "top-1"
+    if name != EMBEDDED:
+        metric = getattr(find(name, size), "metric", metric)
+    about: dict[str, Any] = {
+        "name": name,
+        "metric": metric,
+        "content": _content(name, size, splits),
+    }
+    if limit is not None:
+        about["limit"] = limit
+    train, validation = parts["train"], None
+    if "validation" in parts:
+        count = len(train)
+        train = train.joined(parts["validation"])
+        validation = torch.arange(count, len(train))
+        about["validation_samples"] = len(validation)
+    return Task(
+        train,
+        parts["test"],
+        len(splits["train"].classes),
+        validation,
+        metric,
+        splits["train"].classes,
+        about,
+    )
+
+
+def _named_size(name: str) -> tuple[str, int | None]:
+    head, _, tail = name.rpartition(":")
+    if tail.isdecimal() and head and f"{head}:" != PREFIX:
+        return head, int(tail)
+    return name, None
+
+
+def _splits(name: str, size: int | None) -> dict[str, Split]:
+    counts = embedded_counts() if name == EMBEDDED else open_store(name, size).counts
+    if missing := [key for key in ("train", "test") if key not in counts]:
+        raise ValueError(
+            f"data: evaluation needs the splits train and test; {name} has {', '.join(counts)}"
+            f" and no {missing[0]}"
+        )
+    wanted = [key for key in ("train", "test", "validation") if key in counts]
+    splits: dict[str, Split] = {key: load(name, key, size) for key in wanted}
+    for key, split in splits.items():
+        if not split.labelled:
+            raise ValueError(f"data: evaluation needs labels; split {key} of {name} has none")
+    return splits
+
+
+def _content(name: str, size: int | None, splits: Mapping[str, Split]) -> dict[str, dict[str, str]]:
+    """The hashes of what is evaluated on."""
+    found: Mapping[str, Content]
+    if name == EMBEDDED:
+        arrays = {
+            key: (split.images().permute(0, 2, 3, 1).numpy(), split.labels().numpy())
+            for key, split in splits.items()
+        }
+        found = {key: content_hash(*pair) for key, pair in arrays.items()}
+    else:
+        found = open_store(name, size).content
+    return {key: found[key]._asdict() for key in splits}
+
+
+def about_run(settings: Settings, checkpoint: Path | None = None) -> dict[str, Any]:
+    """What protocols say of a run's encoder, trained up to a checkpoint or not at all."""
+    about: dict[str, Any] = {
+        "encoder": settings.encoder.model_dump(),
+        "weights": f"random, seed {settings.seed}" if checkpoint is None else "trained",
+        "checkpoint": None if checkpoint is None else checkpoint.name,
+    }
+    if checkpoint is not None:
+        state = read_json(checkpoint / "state.json")
+        about["checkpoint_sha256"] = state["tensors"]["sha256"]
+    return about
+
+
+def _has_own_size(encoder: nn.Module) -> bool:
+    return getattr(getattr(encoder, "patch_embed", None), "img_size", None) is not None
+
+
+def _device(device: str) -> str:
+    if device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device must be one of auto, cpu, cuda; got {device!r}")
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
+        raise ValueError("device: there is no CUDA device here; got 'cuda', take auto or cpu")
+    return ("cuda" if available else "cpu") if device == "auto" else device
