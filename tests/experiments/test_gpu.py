@@ -22,7 +22,7 @@ def test_the_fast_way_learns_what_the_plain_one_does(tmp_path):
 
 
 def test_streamed_and_resident_agree(tmp_path):
-    exact = [*ON_GPU, "deterministic=true", "compile=false"]
+    exact = [*ON_GPU, "deterministic=true", "compile=false", "graph=true"]
     one = train(tiny.settings(*exact), tmp_path / "one", show=False)
     two = train(tiny.settings(*exact, "data.resident=false"), tmp_path / "two", show=False)
     assert tiny.same(one, two)
@@ -53,7 +53,7 @@ def test_no_step_waits_for_the_device(tmp_path, monkeypatch):
     original = Loop._train_step
 
     def step(self, *arguments, **options):
-        if self.step > 3:  # by then everything is compiled and tuned
+        if self.step > 8:  # by then everything is compiled, tuned and recorded
             torch.cuda.set_sync_debug_mode("error")
         try:
             original(self, *arguments, **options)
@@ -61,7 +61,14 @@ def test_no_step_waits_for_the_device(tmp_path, monkeypatch):
             torch.cuda.set_sync_debug_mode("default")
 
     monkeypatch.setattr(Loop, "_train_step", step)
-    train(tiny.settings(*ON_GPU, "log_every=100"), tmp_path / "run", show=False)
+    train(tiny.settings(*ON_GPU), tmp_path / "run", show=False)
+
+
+def test_a_recorded_step_gives_the_same_numbers(tmp_path):
+    exact = [*ON_GPU, "deterministic=true", "compile=false", "log_every=2", "epochs=3"]
+    recorded = train(tiny.settings(*exact, "graph=true"), tmp_path / "recorded", show=False)
+    plain = train(tiny.settings(*exact, "graph=false"), tmp_path / "plain", show=False)
+    assert tiny.same(recorded, plain)
 
 
 def test_evaluation_and_memory(tmp_path):

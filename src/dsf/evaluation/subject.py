@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from dsf.data.augment import RECIPES, Recipe, Views
-from dsf.data.augment.resample import MAX_SHRINK
 from dsf.evaluation.features import (
     Encode,
     evaluating,
@@ -251,8 +250,7 @@ class Subject:
         (*mean,), (*std,) = self.mean, self.std
         own = replace(recipe, mean=(mean[0], mean[1], mean[2]), std=(std[0], std[1], std[2]))
         dtype = self.autocast or self.encode.dtype
-        exact = max(self.task.train.image_size) > MAX_SHRINK * self.size  # beyond the fused form
-        return Views(own, self.size, seed, exact, dtype).to(self.device)
+        return Views(own, self.size, seed, dtype=dtype).to(self.device)
 
     def views_at_a_time(self, multiple: int = 1) -> int:
         """How many views to make and encode at a time: a multiple of a number, not too large."""

@@ -10,15 +10,15 @@ from dsf.methods import MethodOutput
 Step = Callable[[Tensor, Tensor, Tensor, bool], MethodOutput]
 """(samples, images, epoch, whether to diagnose) to the loss and diagnostics."""
 
-_WARM_UP = 2
-
 
 class StepGraph:
     """Replays a step, whose thousand kernels would take longer to launch than to run.
 
-    The first steps run as they are, for whatever happens only once: compilation, cuDNN's choices,
-    the optimiser's buffers. Then the step is recorded, with diagnostics and without, each when it
-    is first asked for. All that a step depends on must be in tensors that stay where they are.
+    Steps run as they are until one with diagnostics and one without have, for whatever happens
+    only once: compilation, cuDNN's choices, the optimiser's buffers. From then on each kind is
+    recorded when it is next asked for. Until then, since memory for a step that runs as it is
+    would be needed beside that of a recorded one. A step gives the same numbers either way. All
+    that it depends on must be in tensors that stay where they are.
 
     Args:
         step: what to record; it may not wait for the device.
@@ -26,7 +26,7 @@ class StepGraph:
 
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._done = {True: 0, False: 0}
+        self._warm = {True: False, False: False}
         self._inputs: list[Tensor] = []
         self._recorded: dict[bool, tuple[torch.cuda.CUDAGraph, MethodOutput]] = {}
 
@@ -34,13 +34,9 @@ class StepGraph:
         self, samples: Tensor, images: Tensor, epoch: Tensor, diagnose: bool
     ) -> MethodOutput:
         """Take one step."""
-        if self._done[diagnose] < _WARM_UP:
-            # Those with diagnostics come first, asked for or not: later they would need memory
-            # beside the recorded step's.
-            extended = diagnose or self._done[True] < _WARM_UP
-            self._done[extended] += 1
-            loss, diagnostics = self._step(samples, images, epoch, extended)
-            return MethodOutput(loss, diagnostics if diagnose else {})
+        if not all(self._warm.values()):
+            self._warm[diagnose] = True
+            return self._step(samples, images, epoch, diagnose)
         if not self._inputs:
             self._inputs = [x.clone() for x in (samples, images, epoch)]
         for static, value in zip(self._inputs, (samples, images, epoch), strict=True):
@@ -62,8 +58,8 @@ class StepGraph:
             with torch.cuda.graph(graph, pool=pool):
                 output = self._step(samples, images, epoch, diagnose)
         except RuntimeError as error:
-            raise RuntimeError(
-                "the step cannot be recorded as a CUDA graph, since something in it waits for the "
-                f"device; graph=false runs it without: {error}"
+            raise ValueError(
+                "graph: the step cannot be recorded as a CUDA graph, most often since something in "
+                f"it waits for the device; graph=false runs it without one ({error})"
             ) from error
         return graph, output

@@ -155,12 +155,14 @@ class Loop:
             self._save_or_stop(log, signals)
 
     def try_steps(self) -> Iterator[None]:
-        """Train step after step without metrics or checkpoints, to measure what a step costs."""
+        """Train step after step without lines or checkpoints, to measure what a step costs."""
         self.method.train()
+        first = True
         for epoch in count():
             number = torch.full((), epoch, dtype=torch.int64, device=self.device)
             for batch in self.batches.epoch(epoch):
-                self._train_step(batch, number, diagnose=False)
+                self._train_step(batch, number, diagnose=first)
+                first = False
                 yield
 
     def _train_step(self, batch: Batch, epoch: Tensor, diagnose: bool) -> None:
