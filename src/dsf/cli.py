@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files may be any bytes
             stream.reconfigure(errors="backslashreplace")
+    # Before torch starts its threads, which would otherwise burn a core whenever one waits.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     parser = make_parser()
     try:
         options = _parse(parser, arguments)
