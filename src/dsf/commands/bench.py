@@ -13,7 +13,8 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "bench",
         help="measure the speed and memory of a training step",
         description="step: a whole training step of a recipe, with data and views, beside the\n"
-        "same without compilation and in plain eager fp32. Needs no data set.",
+        "same without a CUDA graph, without compilation, and in plain eager fp32.\n"
+        "Needs no data set.",
         example="dsf bench step\ndsf bench step cifar10-dsf views.count=4 --json step.json",
     )
     parser.add_argument("what", metavar="step", choices=["step"], help="what to measure")
@@ -47,7 +48,7 @@ def _bench(options: argparse.Namespace) -> None:
             f"{memory}  {cost.times:5.2f} times as fast as {costs[-1].what}"
         )
     if options.json:
-        device = torch.device("cuda" if on_gpu else "cpu")
+        device = torch.device("cpu" if costs[0].gibibytes is None else "cuda")
         where = environment(device) | {"wall_s": time.time() - started, "seed": 0}
         report = {"provenance": where, "recipe": recipe, "overrides": overrides}
         write_json(options.json, report | {"steps": [cost._asdict() for cost in costs]})

@@ -200,12 +200,17 @@ def split_batch_norm(module: ModuleT, splits: int) -> ModuleT:
             module.affine,
             module.track_running_stats,
         )
-        for name, tensor in (module._parameters | module._buffers).items():
-            setattr(result, name, tensor)
-        return result.train(module.training)  # type: ignore[return-value]
+        return _in_place_of(module, result)
     for name, child in module.named_children():
         setattr(module, name, split_batch_norm(child, splits))
     return module
+
+
+def _in_place_of(module: ModuleT, result: _BatchNorm) -> ModuleT:
+    """Another BatchNorm with the tensors and the mode of a module."""
+    for name, tensor in (module._parameters | module._buffers).items():
+        setattr(result, name, tensor)
+    return result.train(module.training)  # type: ignore[return-value]
 
 
 class _WholeBatchNorm(_BatchNorm):
@@ -226,9 +231,7 @@ def join_batch_norm(module: ModuleT) -> ModuleT:
             module.affine,
             module.track_running_stats,
         )
-        for name, tensor in (module._parameters | module._buffers).items():
-            setattr(result, name, tensor)
-        return result.train(module.training)  # type: ignore[return-value]
+        return _in_place_of(module, result)
     for name, child in module.named_children():
         setattr(module, name, join_batch_norm(child))
     return module
