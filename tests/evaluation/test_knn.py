@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from dsf.evaluation import knn
+from dsf.evaluation import KNN, LabelledImages, Subject, Task, knn
 
 MODULE = import_module("dsf.evaluation.knn")  # the package's attribute of that name is a function
 
@@ -123,6 +123,41 @@ class TestTies:
         result = knn(train, labels, test, torch.arange(8), k=1)
         assert result.accuracy == 1 / 8
         assert result.top5 == 5 / 8
+
+
+class TestLeaveOneOut:
+    @pytest.mark.parametrize("chunk", [None, 1, 50])
+    def test_each_sample_is_predicted_by_the_others(self, chunk):
+        features, labels, _, _ = clusters()
+        result = knn(features, labels, k=30, chunk=chunk)
+        for sample in range(len(labels)):
+            others = torch.arange(len(labels)) != sample
+            alone = knn(features[others], labels[others], features[[sample]], labels[[sample]], 30)
+            assert result.predictions[sample] == alone.predictions[0]
+        assert result.accuracy == (result.predictions == labels).double().mean().item()
+        assert result.protocol["leave_one_out"]
+
+    def test_all_the_others_is_the_most(self):
+        features, labels, test, _ = clusters()
+        assert knn(features, labels, k=119).protocol["train_samples"] == 119
+        with pytest.raises(ValueError, match=r"k must be in \[1, 119\].*got 120"):
+            knn(features, labels, k=120)
+        with pytest.raises(ValueError, match="test_features and test_labels must be given both"):
+            knn(features, labels, test)
+
+    def test_the_protocol_never_looks_at_test_images(self):
+        _, labels, _, _ = clusters()
+        images = torch.randint(0, 256, (120, 3, 4, 4), dtype=torch.uint8)
+        encoder = torch.nn.Flatten()
+        train = LabelledImages(images, labels)
+        unreadable = LabelledImages(images[:1], labels[:1])
+        subject = Subject(encoder, Task(train, unreadable, classes=6))
+        seen = []
+        subject.features = lambda name, read=subject.features: seen.append(name) or read(name)
+        result = KNN(k=30, leave_one_out=True).evaluate(subject)
+        assert seen == ["train"]
+        assert result.protocol["leave_one_out"]
+        assert "leave_one_out" not in KNN(k=30).describe(subject, 0)
 
 
 class TestExtremes:

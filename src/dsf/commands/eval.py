@@ -11,7 +11,7 @@ from dsf.commands.parser import Parser, positive, seed
 _DESCRIPTION = """\
 Evaluate a run's encoder, or one such as timm/resnet18. results.json keeps every
 result with its protocol; what is there already is not computed again.
-  knn         votes of the nearest training images (default); --k K
+  knn         votes of training images (default); --k K; --leave-one-out of them
   linear      a linear classifier on frozen features; --linear paper: trained on
               augmented views; --labels SHARE: with few labels; --compile
   finetune    all weights, settings chosen on validation images; --budget SHARE
@@ -33,6 +33,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("source", metavar="RUN|ENCODER", help=beside)
     parser.add_argument("names", metavar="EVALUATION", nargs="*", help=beside)
     parser.add_argument("--k", type=positive, help=beside)
+    parser.add_argument("--leave-one-out", action="store_true", help=beside)
     parser.add_argument("--linear", choices=("fast", "paper"), default="fast", help=beside)
     parser.add_argument("--labels", type=_share, default=1.0, help=beside)
     parser.add_argument("--compile", action="store_true", help=beside)
@@ -88,7 +89,12 @@ def _evaluate(options: argparse.Namespace) -> None:
             options.device,
             data=options.data,
             choices=Choices(
-                options.linear, options.labels, options.k, options.budget, options.published
+                options.linear,
+                options.labels,
+                options.k,
+                options.budget,
+                options.published,
+                options.leave_one_out,
             ),
             size=options.size,
             seed=options.seed,

@@ -27,6 +27,8 @@ class KNN(Protocol):
         k: the number of neighbours, at most as many as there are training images.
         temperature: of the votes, > 0.
         lowered_from: the k that was asked for, where there are fewer training images than that.
+        leave_one_out: predict each training image by the others, and leave the test set alone:
+            what settings may be chosen by.
     """
 
     name: ClassVar[str] = "knn"
@@ -34,29 +36,33 @@ class KNN(Protocol):
     k: int = 200
     temperature: float = 0.1
     lowered_from: int | None = None
+    leave_one_out: bool = False
 
     def at_most(self, bank: int) -> "KNN":
         """The same with a k that fits the bank of training images, and a note if it is lowered."""
         return self if self.k <= bank else replace(self, k=bank, lowered_from=self.k)
 
     def settings(self, subject: "Subject") -> dict[str, Any]:
-        """Its fields; without the note where there is nothing to note."""
+        """Its fields; without those that say nothing."""
         found = super().settings(subject)
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in found.items() if value not in (None, False)}
 
     def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
         """The accuracy of the backbone's features and, if there is a head, of the projection's."""
-        classes, bank = subject.task.classes, len(subject.task.train)
+        classes, bank = subject.task.classes, len(subject.task.train) - self.leave_one_out
         if not 1 <= self.k <= bank:  # before any feature is computed
             raise ValueError(
                 f"k must be in [1, {bank}], the number of training images in the bank; got {self.k}"
             )
-        train, test = subject.features("train"), subject.features("test")
+        train = subject.features("train")
+        test = train if self.leave_one_out else subject.features("test")
         numbers, details = {}, {}
         for kind, features in train.kinds().items():
-            tested = test.kinds()[kind]
             found = knn(
-                *(features, train.labels, tested, test.labels),
+                features,
+                train.labels,
+                None if self.leave_one_out else test.kinds()[kind],
+                None if self.leave_one_out else test.labels,
                 *(self.k, self.temperature, classes),
             )
             scores = score(found.predictions, test.labels, classes)
@@ -90,8 +96,8 @@ class KNNResult(NamedTuple):
 def knn(
     train_features: Tensor,
     train_labels: Tensor,
-    test_features: Tensor,
-    test_labels: Tensor,
+    test_features: Tensor | None = None,
+    test_labels: Tensor | None = None,
     k: int = 200,
     temperature: float = 0.1,
     classes: int | None = None,
@@ -108,12 +114,14 @@ def knn(
     same device. Which of several training samples that tie for the k-th place may vote is up to
     ``torch.topk``.
 
+    Without test samples it predicts each training sample by all the others (leave one out).
+
     Args:
         train_features: (N, F), not normalised.
         train_labels: (N,) integers in [0, classes).
         test_features: (M, F), on the same device.
         test_labels: (M,) integers in [0, classes).
-        k: the number of neighbours, at most N.
+        k: the number of neighbours, at most N, or N - 1 where one is left out.
         temperature: > 0.
         classes: their number; by default the largest training label + 1.
         chunk: test samples compared at a time, which bounds the memory to chunk x N similarities;
@@ -126,24 +134,34 @@ def knn(
         ([0, 0, 1], 0.667)
     """
     train, classes = check_samples("train", train_features, train_labels, classes)
-    test, _ = check_samples("test", test_features, test_labels, classes)
+    leave_one_out = test_features is None and test_labels is None
+    if leave_one_out:
+        test = train
+    elif test_features is None or test_labels is None:
+        raise ValueError("test_features and test_labels must be given both, or neither")
+    else:
+        test, _ = check_samples("test", test_features, test_labels, classes)
     check_same_space(train, test)
-    count = len(train.features)
+    count = len(train.features) - leave_one_out
     if not 1 <= k <= count:
         raise ValueError(f"k must be in [1, {count}], the number of training samples; got {k}")
     if not (temperature > 0 and math.isfinite(temperature)):
         raise ValueError(f"temperature must be > 0 and finite; got {temperature!r}")
     if chunk is None:
-        chunk = max(1, _BLOCK // count)
+        chunk = max(1, _BLOCK // len(train.features))
     if chunk < 1:
         raise ValueError(f"chunk must be >= 1; got {chunk}")
 
     predictions, among_five = [], []
     with torch.autocast(train.features.device.type, enabled=False):
         keys = _unit(train.features).T
-        queries = _unit(test.features)
-        for rows, labels in zip(queries.split(chunk), test.labels.split(chunk), strict=True):
-            similarity, neighbours = matmul(rows, keys).topk(k, dim=1, sorted=False)
+        queries = keys.T if leave_one_out else _unit(test.features)
+        for start in range(0, len(queries), chunk):
+            labels = test.labels[start : start + chunk]
+            similarities = matmul(queries[start : start + chunk], keys)
+            if leave_one_out:
+                similarities.diagonal(start).fill_(-math.inf)
+            similarity, neighbours = similarities.topk(k, dim=1, sorted=False)
             # Relative to the strongest: exp(s / temperature) itself may overflow.
             exponents = (similarity - similarity.amax(dim=1, keepdim=True)) / temperature
             votes = _count_votes(exponents.exp_(), train.labels[neighbours], classes)
@@ -151,7 +169,8 @@ def knn(
             among_five.append(is_among_first(votes, labels, 5))
     predicted = torch.cat(predictions)
     protocol = {
-        "method": "weighted kNN: cosine similarity s, votes exp(s / temperature)",
+        "method": KNN.method,
+        "leave_one_out": leave_one_out,
         "k": k,
         "temperature": temperature,
         "classes": classes,

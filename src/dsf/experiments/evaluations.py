@@ -47,6 +47,7 @@ class Choices:
         k: neighbours of ``knn``, if not the run's own.
         budget: the share of the steps of ``finetune``, below 1 with a small grid.
         published: the folder of published corrupted images, instead of making them.
+        leave_one_out: ``knn`` of each training image among the others; no test image is used.
     """
 
     linear: Literal["fast", "paper"] = "fast"
@@ -54,6 +55,7 @@ class Choices:
     k: int | None = None
     budget: float = 1.0
     published: str | None = None
+    leave_one_out: bool = False
 
     def protocols(self, names: Sequence[str], opened: Opened) -> list[Protocol]:
         """One a name."""
@@ -70,7 +72,11 @@ class Choices:
         linear = LinearFast if self.linear == "fast" else LinearPaper
         match name:
             case "knn":
-                return KNN(self.k or opened.knn.k, opened.knn.temperature)
+                return KNN(
+                    self.k or opened.knn.k,
+                    opened.knn.temperature,
+                    leave_one_out=self.leave_one_out,
+                )
             case "linear":
                 return linear(labels=self.labels)
             case "finetune":
