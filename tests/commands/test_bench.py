@@ -2,6 +2,7 @@ import json
 
 import pytest
 import tiny
+import torch
 
 from dsf.cli import main
 
@@ -13,6 +14,7 @@ def test_a_step_is_measured(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         "as the recipe has it",
+        "on views made before",
         "not as a CUDA graph",
         "nor compiled",
         "eager fp32",
@@ -33,3 +35,20 @@ def test_settings_are_checked(capsys):
     assert "no" in capsys.readouterr().err
     assert main(["bench", "step", "demo", "--steps", "-1"]) == 1
     assert "steps must be at least 1; got -1" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to profile")
+def test_only_a_gpu_can_be_profiled(capsys):
+    assert main(["bench", "step", *tiny.SETTINGS, "--profile"]) == 1
+    assert "no CUDA device here whose kernels" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_the_kernels_of_a_gpu_are_listed(tmp_path):
+    report = tmp_path / "step.json"
+    arguments = ["bench", "step", *tiny.SETTINGS, "device=cuda", "compile=false", "--steps", "2"]
+    assert main([*arguments, "--profile", "--json", str(report)]) == 0
+    rows = json.loads(report.read_text())["kernels"]
+    kinds = [row for row in rows if not row["name"]]
+    assert sum(row["share"] for row in kinds) == pytest.approx(1, abs=0.02)
+    assert {"convolution", "idle"} <= {row["kind"] for row in kinds}

@@ -13,8 +13,8 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "bench",
         help="measure the speed and memory of a training step",
         description="step: a whole training step of a recipe, with data and views, beside the\n"
-        "same without a CUDA graph, without compilation, and in plain eager fp32.\n"
-        "Needs no data set.",
+        "same on views made before, without a CUDA graph, without compilation, and in\n"
+        "plain eager fp32. Needs no data set.",
         example="dsf bench step\ndsf bench step cifar10-dsf views.count=4 --json step.json",
     )
     parser.add_argument("what", metavar="step", choices=["step"], help="what to measure")
@@ -23,6 +23,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to change")
     parser.add_argument("--steps", type=int, help="how many to measure (200 on a GPU, else 5)")
+    parser.add_argument("--profile", action="store_true", help="list the GPU's kernels too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
     parser.set_defaults(run=_bench)
 
@@ -40,15 +41,26 @@ def _bench(options: argparse.Namespace) -> None:
         recipe, overrides = None, [recipe, *overrides]
     recipe = recipe or ("cifar10-dsf" if on_gpu else "demo")
     started = time.time()
-    costs = step_costs(recipe, overrides, options.steps or (200 if on_gpu else 5))
+    steps = options.steps or (200 if on_gpu else 5)
+    costs = step_costs(recipe, overrides, steps, options.profile)
     for cost in costs:
         memory = "" if cost.gibibytes is None else f"  {cost.gibibytes:.2f} GiB"
         print(
             f"{cost.what:<21} {cost.milliseconds:9.2f} ms  {cost.views_per_second:10,.0f} views/s"
             f"{memory}  {cost.times:5.2f} times as fast as {costs[-1].what}"
         )
+    for kernel in costs[0].kernels or []:
+        calls = f"{kernel.calls:5.0f} times" if kernel.calls else ""
+        print(
+            f"{kernel.milliseconds:9.2f} ms {kernel.share:6.1%}  {calls:<11}  "
+            f"{kernel.name or kernel.kind}"
+        )
     if options.json:
         device = torch.device("cpu" if costs[0].gibibytes is None else "cuda")
         where = environment(device) | {"wall_s": time.time() - started, "seed": 0}
         report = {"provenance": where, "recipe": recipe, "overrides": overrides}
-        write_json(options.json, report | {"steps": [cost._asdict() for cost in costs]})
+        rows = [cost._asdict() for cost in costs]
+        for row in rows:  # those of the recipe as it is stand on their own
+            row.pop("kernels")
+        report["kernels"] = [kernel._asdict() for kernel in costs[0].kernels or []]
+        write_json(options.json, report | {"steps": rows})

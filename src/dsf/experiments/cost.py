@@ -8,16 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from dsf.data import Split
 from dsf.experiments import build
+from dsf.experiments.kernels import KernelCost, kernel_costs
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.settings import Settings
 from dsf.training import Checkpoints, Loop, Plan
-from dsf.training.numerics import numerics
+from dsf.training.numerics import DTYPES, numerics
+
+READY = "on views made before"
+"""The variant that trains on the same random views again and again: the model's own cost."""
 
 VARIANTS = {
     "as the recipe has it": [],
+    READY: [],
     "not as a CUDA graph": ["graph=false"],
     "nor compiled": ["graph=false", "compile=false"],
     "eager fp32": ["graph=false", "compile=false", "precision=fp32", "autotune=false"],
@@ -36,6 +42,7 @@ class StepCost(NamedTuple):
         gibibytes: the most that torch took of the GPU's memory; None on a CPU.
         warm_up_seconds: what came before: compilation, cuDNN's choices, the first steps.
         times: how many times the speed of the last variant.
+        kernels: where the GPU's time goes, of the first variant if asked.
     """
 
     what: str
@@ -45,9 +52,12 @@ class StepCost(NamedTuple):
     gibibytes: float | None
     warm_up_seconds: float
     times: float = 1.0
+    kernels: list[KernelCost] | None = None
 
 
-def step_costs(recipe: str, overrides: Sequence[str] = (), steps: int = 200) -> list[StepCost]:
+def step_costs(
+    recipe: str, overrides: Sequence[str] = (), steps: int = 200, profile: bool = False
+) -> list[StepCost]:
     """Measure the steps of a recipe as it is, and with less and less of what makes it fast.
 
     Images are random bytes, 50,000 of them as in CIFAR-10, or 2,000 on a CPU: what they show
@@ -57,15 +67,19 @@ def step_costs(recipe: str, overrides: Sequence[str] = (), steps: int = 200) -> 
         recipe: its name.
         overrides: settings to change, ``key=value`` each.
         steps: how many to measure.
+        profile: also list the kernels of the recipe as it is; on a GPU.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1; got {steps}")
+    if profile and not torch.cuda.is_available():
+        raise ValueError("profile: there is no CUDA device here whose kernels could be listed")
     split: Split | None = None
-    costs = []
+    costs: list[StepCost] = []
     for what, changes in VARIANTS.items():
         settings = load_recipe(recipe, [*overrides, *changes])
         split = split or _random_images(build.resolve(settings))
-        costs.append(_measure(what, build.resolve(settings, split), split, steps))
+        resolved = build.resolve(settings, split)
+        costs.append(_measure(what, resolved, split, steps, profile and not costs))
     slowest = costs[-1].milliseconds
     return [cost._replace(times=slowest / cost.milliseconds) for cost in costs]
 
@@ -77,7 +91,9 @@ def _random_images(settings: Settings) -> Split:
     return Split("train", [pixels])
 
 
-def _measure(what: str, settings: Settings, split: Split, steps: int) -> StepCost:
+def _measure(
+    what: str, settings: Settings, split: Split, steps: int, profile: bool = False
+) -> StepCost:
     device = torch.device(settings.device)
     on_gpu = device.type == "cuda"
     torch._dynamo.reset()
@@ -86,7 +102,7 @@ def _measure(what: str, settings: Settings, split: Split, steps: int) -> StepCos
         numerics(settings.precision, settings.deterministic, settings.autotune is True),  # type: ignore[arg-type]
     ):
         started = time.perf_counter()
-        loop = _make_loop(settings, split, device, Path(folder))
+        loop = _make_loop(settings, split, device, Path(folder), made_before=what == READY)
         run = loop.try_steps()
         _take(run, 10 if on_gpu else 1, device)
         ready = time.perf_counter()
@@ -96,11 +112,38 @@ def _measure(what: str, settings: Settings, split: Split, steps: int) -> StepCos
         _take(run, steps, device)
         seconds = (time.perf_counter() - ready) / steps
         peak = torch.cuda.max_memory_reserved() / 2**30 if on_gpu else None
+        kernels = kernel_costs(lambda: _take(run, 5, device), 5) if profile else None
     speed = settings.batch_size / seconds
-    return StepCost(what, 1e3 * seconds, speed, settings.views.count * speed, peak, ready - started)
+    return StepCost(
+        what,
+        1e3 * seconds,
+        speed,
+        settings.views.count * speed,
+        peak,
+        ready - started,
+        kernels=kernels,
+    )
 
 
-def _make_loop(settings: Settings, split: Split, device: torch.device, folder: Path) -> Loop:
+class _MadeBefore(nn.Module):
+    """Random views, the same for every batch."""
+
+    def __init__(self, settings: Settings, device: torch.device) -> None:
+        super().__init__()
+        count, size = settings.batch_size // settings.accumulate, settings.views.size
+        shape = (count, settings.views.count, size, size, 3)
+        views = torch.randn(shape, dtype=DTYPES[settings.precision], device=device)
+        self.views = views.permute(0, 1, 4, 2, 3)
+        if device.type == "cpu":
+            self.views = self.views.contiguous()
+
+    def forward(self, *_: Tensor | None) -> Tensor:
+        return self.views
+
+
+def _make_loop(
+    settings: Settings, split: Split, device: torch.device, folder: Path, made_before: bool
+) -> Loop:
     batches = build.build_batches(settings, split, device)
     method = build.place(build.build_method(settings), settings, device)
     plan = Plan(
@@ -111,7 +154,8 @@ def _make_loop(settings: Settings, split: Split, device: torch.device, folder: P
         settings.graph is True,
     )
     schedule = build.build_schedule(settings, len(batches))
-    views, optimiser = build.build_views(settings, device), build.build_optimiser(settings, method)
+    optimiser = build.build_optimiser(settings, method)
+    views = _MadeBefore(settings, device) if made_before else build.build_views(settings, device)
     return Loop(method, batches, views, optimiser, schedule, plan, Checkpoints(folder), None)
 
 
