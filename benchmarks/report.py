@@ -4,12 +4,13 @@ import argparse
 import json
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from dsf.training.environment import source_commit
 
 Report = dict[str, Any]
 
@@ -18,15 +19,11 @@ def parse(documentation: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write the tables there too")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--commit", help="recorded in the JSON; asked of git by default")
+    parser.add_argument("--commit", help="recorded in the JSON; git's by default")
     return parser.parse_args()
 
 
 def provenance(script: str, arguments: argparse.Namespace, **more: object) -> dict[str, object]:
-    commit = arguments.commit
-    if commit is None:
-        git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-        commit = git.stdout.strip() or "unknown"
     versions = {}
     for name in ("torch", "numpy", "scipy", "triton"):
         try:
@@ -35,7 +32,7 @@ def provenance(script: str, arguments: argparse.Namespace, **more: object) -> di
             versions[name] = None
     return {
         "command": f"python {script}",
-        "commit": commit,
+        "commit": arguments.commit or source_commit() or "unknown",
         "python": platform.python_version(),
         **versions,
         "machine": platform.machine(),

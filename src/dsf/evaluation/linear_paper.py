@@ -131,8 +131,9 @@ class LinearPaper(Protocol):
                         strict=True,
                     ):
                         loss = cross_entropy(matmul(part, weight.T) + bias, targets)
-                        weight.grad, bias.grad = torch.autograd.grad(loss, (weight, bias))
+                        loss.backward()
                         optimiser.step()
+                        optimiser.zero_grad()
         return weight.detach(), bias.detach()
 
     @torch.no_grad()

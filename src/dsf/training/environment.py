@@ -22,7 +22,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     return {
         "command": " ".join(["dsf", *sys.argv[1:]]),
         "dsf": dsf.__version__,
-        "commit": _commit(),
+        "commit": source_commit(),
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
         "system": platform.platform(),
@@ -36,7 +36,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def _commit() -> str | None:
+def source_commit() -> str | None:
     """The commit of the source, and whether it was changed; None for an installed package.
 
     Where the source was copied without its repository, DSF_COMMIT may say it.
