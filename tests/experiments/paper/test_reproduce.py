@@ -6,6 +6,7 @@ import tiny_plan
 
 from dsf.experiments.evaluations import Choices, evaluate
 from dsf.experiments.paper import reproduce as module
+from dsf.experiments.paper.claim import claimed
 from dsf.experiments.paper.document import render
 from dsf.experiments.paper.outcome import read_outcome, result_path
 from dsf.experiments.paper.reproduce import reproduce
@@ -135,6 +136,20 @@ def test_results_of_another_configuration(copy):
     path.write_bytes(before)
     reproduce(plan, ["table1/dsf"], results, runs, ["seed=5"], again=True, show=False)
     assert read_outcome(results, "table1/dsf").setting("seed") == 5
+
+
+def test_a_run_that_another_process_is_at(copy):
+    plan, results, runs = copy
+    name = "head/dsf"
+    result_path(results, name).unlink()
+    said = []
+    with claimed(runs / name) as mine:
+        assert mine
+        reproduce(plan, [name], results, runs, say=said.append, show=False)
+        assert said == [f"{name}: another process is at it"]
+        assert read_outcome(results, name) is None
+    reproduce(plan, [name], results, runs, show=False)
+    assert read_outcome(results, name) is not None
 
 
 def test_a_training_that_fails_is_a_result(copy, monkeypatch):

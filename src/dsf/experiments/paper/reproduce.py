@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from dsf.experiments.evaluations import Choices, evaluate
+from dsf.experiments.paper.claim import claimed
 from dsf.experiments.paper.configuration import (
     Configuration,
     NotTunedError,
@@ -50,7 +51,8 @@ def reproduce(
 ) -> None:
     """Train and evaluate what is missing.
 
-    A run whose result is there is not touched; one that was stopped goes on from its folder.
+    A run whose result is there is not touched; one that was stopped goes on from its folder; one
+    that another process is at is passed over, so that several may share a list.
 
     Args:
         plan: of the runs.
@@ -79,7 +81,11 @@ def reproduce(
             own = {"run": name, "same_as": content["run"], "command": f"dsf reproduce {name}"}
             write_outcome(results, name, content | own)
             continue
-        _run(plan, asked, results, runs / name, say, show)
+        with claimed(runs / name) as mine:
+            if mine:
+                _run(plan, asked, results, runs / name, say, show)
+            else:
+                say(f"{name}: another process is at it")
 
 
 def _forget(result: Path, folder: Path) -> None:

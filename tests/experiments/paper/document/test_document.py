@@ -56,7 +56,7 @@ def test_the_committed_document_is_that_of_the_committed_results(tmp_path):
     committed = files(ROOT / "docs")
     for path, content in files(tmp_path).items():
         assert committed.get(path) == content, f"docs/{path} is old: run `make results`"
-    drawn = {path for path in committed if path.suffix == ".svg"}
+    drawn = {path for path in committed if path.parent == Path("figures/cifar10")}
     assert drawn == {path for path in files(tmp_path) if path.suffix == ".svg"}
 
 
@@ -68,14 +68,18 @@ def test_the_same_results_make_the_same_bytes(tmp_path):
     (docs / NOTES).write_text("## Notes\n\nBy hand: <b>as it is</b>.\n")
     assert render(CIFAR, tmp_path / "results", docs) == docs / DOCUMENT
     first = files(docs)
-    (docs / "figures" / "old.svg").write_text("<svg/>")
+    (docs / "figures" / "cifar10" / "old.svg").write_text("<svg/>")
     render(CIFAR, tmp_path / "results", docs)
     assert files(docs) == first
     text = first[Path(DOCUMENT)].decode()
     assert "By hand: <b>as it is</b>.\n\n## Table 1" in text
     assert "not run" not in text.lower()
     assert "Partial" not in text
-    shown = {line.rpartition("figures/")[2].rstrip(")") for line in text.split() if ".svg" in line}
+    shown = {
+        line.rpartition("figures/cifar10/")[2].rstrip(")")
+        for line in text.split()
+        if ".svg" in line
+    }
     assert shown == {path.name for path in first if path.suffix == ".svg"}
     assert len(shown) == 13
 

@@ -126,7 +126,7 @@ class Book:
         if not drawn:
             return None
         self.figures[f"{name}.svg"] = svg_file(name, title, drawn, x_label, y_label, whole)
-        return f"![{title}]({FIGURES}/{name}.svg)"
+        return f"![{title}]({FIGURES}/{self.plan.name}/{name}.svg)"
 
 
 def cost(outcome: Outcome) -> list[str]:

@@ -56,7 +56,7 @@ def render(plan: Plan, results: Path, folder: Path) -> Path:
     book = Book.read(plan, results)
     notes = folder / NOTES
     text = document(book, notes.read_text(encoding="utf-8") if notes.is_file() else "")
-    figures = folder / FIGURES
+    figures = folder / FIGURES / plan.name
     figures.mkdir(parents=True, exist_ok=True)
     for old in figures.glob("*.svg"):
         if old.name not in book.figures:

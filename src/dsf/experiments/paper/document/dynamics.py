@@ -35,7 +35,7 @@ def convergence(book: Book) -> str | None:
         "kNN during training against GPU time",
         [
             Series(book.plan.label(name), _minutes(outcome))
-            for found in book.by_method(book.group("table1")).values()
+            for found in reversed(book.by_method(book.group("table1")).values())
             for name, outcome in book.done(found)
         ],
         "GPU minutes",
@@ -59,7 +59,7 @@ def convergence(book: Book) -> str | None:
 
 def _series(book: Book, names: Sequence[str], measure: str) -> list[Series]:
     result = []
-    for label, found in book.by_method(names).items():
+    for label, found in reversed(book.by_method(names).items()):
         done = [outcome for _, outcome in book.done(found)]
         points = [(outcome.seconds / 60, MEASURES[measure](outcome)) for outcome in done]
         result.append(Series(label, sorted(points)))

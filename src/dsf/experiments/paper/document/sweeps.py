@@ -153,10 +153,10 @@ def _views(book: Book, group: str, title: str) -> str | None:
 
 
 def view_series(book: Book, names: Sequence[str], measure: str) -> list[Series]:
-    """A line a method; the run with two views belongs to all."""
+    """A line a method, the last of the plan first; the run with two views belongs to all."""
     shared = [name for name in names if book.planned(name).views.count == 2]
     result = []
-    for label, runs in book.by_method(names).items():
+    for label, runs in reversed(book.by_method(names).items()):
         points = sorted(
             (float(book.planned(name).views.count), MEASURES[measure](outcome))
             for name, outcome in book.done(list(dict.fromkeys([*shared, *runs])))

@@ -10,7 +10,7 @@ from dsf.experiments.paper.document.markdown import fixed, join, table
 from dsf.vmf import bessel_ratio, inverse_bessel_ratio, kl_divergence
 from dsf.vmf.special import banerjee
 
-_DIMENSIONS = (128, 256, 512, 1024)
+_DIMENSIONS = (64, 128, 256, 512)
 _SHRINK = 0.95
 _TEMPERATURES = (1.0, 0.5, 0.2, 0.1)
 _NEGATIVES = (256, 4096, 65536)
@@ -35,9 +35,9 @@ def kappa(book: Book) -> str:
         book.figure(
             "kappa",
             f"{_KAPPA} as it is estimated",
-            [_kappa_line(f"p={p}", r, 1.0, p, 1) for p in _DIMENSIONS],
+            [_kappa_line(f"p={p}", r, 1.0, p, 1000) for p in _DIMENSIONS],
             "mean resultant length",
-            _KAPPA,
+            f"{_KAPPA}, thousands",
             whole=False,
         ),
         book.figure(
