@@ -134,6 +134,9 @@ def test_results_of_another_configuration(copy):
     with pytest.raises(ValueError, match="holds a run of another configuration.*--again begins"):
         reproduce(plan, ["table1/dsf"], results, runs, ["seed=5"], show=False)
     path.write_bytes(before)
+    with pytest.raises(ValueError, match="heads: no such setting"):
+        reproduce(plan, ["table1/dsf"], results, runs, ["heads=5"], again=True, show=False)
+    assert path.read_bytes() == before  # nothing is forgotten for a mistake
     reproduce(plan, ["table1/dsf"], results, runs, ["seed=5"], again=True, show=False)
     assert read_outcome(results, "table1/dsf").setting("seed") == 5
 

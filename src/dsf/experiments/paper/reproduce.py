@@ -64,11 +64,11 @@ def reproduce(
         say: told what happens next.
         show: a bar or lines on the standard error while it trains.
     """
+    _check(plan, names, results, overrides)
     if again:
         # All at once and at the beginning: stopped, the command goes on without it.
         for name in names:
             _forget(result_path(results, name), runs / name)
-    _check_tunings(plan, names, results)
     for name in names:
         asked = configure(plan, name, results, overrides)
         if _is_done(asked, results):
@@ -76,10 +76,9 @@ def reproduce(
             continue
         twin = _twin(plan, asked, results)
         if twin is not None:
-            content = dict(twin.content)
-            say(f"{name}: is the same run as {content['run']}")
-            own = {"run": name, "same_as": content["run"], "command": f"dsf reproduce {name}"}
-            write_outcome(results, name, content | own)
+            same = twin.content["run"]
+            say(f"{name}: is the same run as {same}")
+            write_outcome(results, name, dict(twin.content) | _head(plan, asked, same))
             continue
         with claimed(runs / name) as mine:
             if mine:
@@ -94,13 +93,27 @@ def _forget(result: Path, folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _check_tunings(plan: Plan, names: Sequence[str], results: Path) -> None:
-    """Complain before any work about runs that will lack their tuning when their turn comes."""
+def _head(plan: Plan, asked: Configuration, same_as: str | None = None) -> dict[str, Any]:
+    """What a result says of itself."""
+    return {
+        "format": FORMAT,
+        "run": asked.name,
+        "plan": plan.name,
+        "command": f"dsf reproduce {asked.name}",
+        "train": asked.command,
+        "same_as": same_as,
+        "tuning": asked.choice.content() if asked.choice else None,
+    }
+
+
+def _check(plan: Plan, names: Sequence[str], results: Path, overrides: Sequence[str]) -> None:
+    """Complain before any work about settings that are wrong, and about runs that will lack their
+    tuning when their turn comes."""
     ready = set()
     for name in names:
         ready.add(name)
         try:
-            configure(plan, name, results)
+            configure(plan, name, results, overrides)
         except NotTunedError:
             missing = [
                 candidate
@@ -145,10 +158,7 @@ def _run(
 ) -> None:
     _check_folder(asked, folder)
     say(f"{asked.name}: {asked.command}")
-    content: dict[str, Any] = {"format": FORMAT, "run": asked.name, "plan": plan.name}
-    content["command"] = f"dsf reproduce {asked.name}"
-    content["train"] = asked.command
-    content["tuning"] = asked.choice.content() if asked.choice else None
+    content = _head(plan, asked)
     try:
         train(asked.settings, folder, resume=True, show=show)
     except NonFiniteLossError as error:
