@@ -50,8 +50,10 @@ def test_settings_of_one_s_own_need_another_folder(there, capsys):
     )
     assert call("head/dsf", "seed=3", "--results", "results/../results/tiny") == 2
     assert not (there / "results").exists()
-    assert call("head/dsf", "--results", "trial", "seed=3", "--runs", "there") == 0
+    assert call("head/dsf", "--results", "trial", "seed=3") == 0
     assert read_json(there / "trial/head/dsf.json")["settings"]["seed"] == 3
+    assert (there / "runs/paper/trial/head/dsf/config.yaml").is_file()
+    assert call("head/dsf", "--results", "two", "seed=4", "--runs", "there") == 0
     assert (there / "there/head/dsf/config.yaml").is_file()
     capsys.readouterr()
     assert call("--render", "--results", "trial") == 0
@@ -84,9 +86,9 @@ def test_a_wrong_plan(there, capsys):
     assert capsys.readouterr().err == "dsf: none.yaml: No such file or directory\n"
 
 
-def test_asked_to_stop_it_saves(there, capsys):
+def test_asked_to_stop_it_saves_and_goes_on(there, capsys):
     method = tiny_plan.METHODS["dsf"]
-    methods = {"dsf": method | {"overrides": [*method["overrides"], "epochs=400", "log_every=1"]}}
+    methods = {"dsf": method | {"overrides": [*method["overrides"], "epochs=60", "log_every=1"]}}
     run = {"long": {"method": "dsf", "tuned": False}}
     tiny_plan.write(there, methods=methods, runs=run, groups={})
     command = [sys.executable, "-m", "dsf", "reproduce", "long", "--plan", "tiny.yaml"]
@@ -102,4 +104,8 @@ def test_asked_to_stop_it_saves(there, capsys):
     assert output.endswith("; the same command goes on\n")
     assert not (there / "results").exists()
     assert call("--list", "long") == 0
-    assert re.search(r"^long +partial +~.* epoch [\d.]+ of 400$", capsys.readouterr().out, re.M)
+    assert re.search(r"^long +partial +~.* epoch [\d.]+ of 60$", capsys.readouterr().out, re.M)
+    assert call("long") == 0
+    content = read_json(there / "results/tiny/long.json")
+    assert content["environment"]["resumed"][0]["step"] < 360
+    assert content["curve"]["epoch"] == list(range(1, 61))

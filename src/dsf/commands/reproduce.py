@@ -25,11 +25,14 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         help="run the paper's experiments",
         usage="dsf reproduce [GROUP|RUN ...] [KEY=VALUE ...] [options]",
         description=_DESCRIPTION,
-        example="dsf reproduce --list\ndsf reproduce tuning/dsf table1/dsf\ndsf reproduce --render",
+        example="dsf reproduce --list\ndsf reproduce tuning/dsf table1/dsf",
     )
     parser.add_argument("words", metavar="GROUP|RUN", nargs="*", help="what, or `all`")
     parser.add_argument("--list", action="store_true", help="show where the runs stand")
     parser.add_argument("--render", action="store_true", help="only write the document")
+    parser.add_argument(
+        "--weights", action="store_true", help="only export encoders in half precision"
+    )
     parser.add_argument(
         "--again", action="store_true", help="forget what there is of them, and begin anew"
     )
@@ -37,9 +40,15 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "--plan", metavar="PLAN", default="cifar10", help="a plan's name or file (cifar10)"
     )
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="(results/PLAN)")
-    parser.add_argument("--runs", type=Path, metavar="FOLDER", help="(runs/paper/PLAN)")
     parser.add_argument(
-        "-o", dest="docs", type=Path, metavar="FOLDER", help="of the document (docs)"
+        "--runs", type=Path, metavar="FOLDER", help="(runs/paper/ and the name of that)"
+    )
+    parser.add_argument(
+        "-o",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="of the document (docs), or weights (weights/PLAN)",
     )
     parser.set_defaults(run=_reproduce, overrides=[], words_anywhere=True)
 
@@ -63,16 +72,19 @@ def _reproduce(options: argparse.Namespace) -> int | None:
         names = plan.select(words)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    runs = options.runs or Path("runs") / "paper" / plan.name
+    runs = options.runs or Path("runs") / "paper" / results.resolve().name
     if options.render:
         own = results.resolve() == usual.resolve()
-        print(render(plan, results, options.docs or (Path("docs") if own else results)))
+        print(render(plan, results, options.folder or (Path("docs") if own else results)))
         return None
     if options.list:
         _show(plan, names or list(plan.every), results, runs)
         return None
     if not names:
         raise UsageError("give a GROUP or a RUN; `dsf reproduce --list` shows them")
+    if options.weights:
+        _export(names, runs, options.folder or Path("weights") / plan.name)
+        return None
     return _run(plan, names, results, runs, overrides, options.again)
 
 
@@ -104,6 +116,14 @@ def _run(
         if outcome is not None:
             print(f"{name}: {outcome.failure or shown_outcome(outcome)}")
     return None
+
+
+def _export(names: list[str], runs: Path, folder: Path) -> None:
+    from dsf.experiments.paper.weights import export_weights
+
+    for name in names:
+        for path in export_weights(runs / name, folder / name):
+            print(f"{path}  {path.stat().st_size:,} bytes")
 
 
 def _show(plan: "Plan", names: list[str], results: Path, runs: Path) -> None:

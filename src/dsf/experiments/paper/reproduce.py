@@ -78,7 +78,7 @@ def reproduce(
         if twin is not None:
             same = twin.content["run"]
             say(f"{name}: is the same run as {same}")
-            write_outcome(results, name, dict(twin.content) | _head(plan, asked, same))
+            write_outcome(results, name, dict(twin.content) | _identity(plan, asked, same))
             continue
         with claimed(runs / name) as mine:
             if mine:
@@ -93,7 +93,7 @@ def _forget(result: Path, folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _head(plan: Plan, asked: Configuration, same_as: str | None = None) -> dict[str, Any]:
+def _identity(plan: Plan, asked: Configuration, same_as: str | None = None) -> dict[str, Any]:
     """What a result says of itself."""
     return {
         "format": FORMAT,
@@ -158,7 +158,7 @@ def _run(
 ) -> None:
     _check_folder(asked, folder)
     say(f"{asked.name}: {asked.command}")
-    content = _head(plan, asked)
+    content = _identity(plan, asked)
     try:
         train(asked.settings, folder, resume=True, show=show)
     except NonFiniteLossError as error:

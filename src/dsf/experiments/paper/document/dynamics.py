@@ -123,6 +123,8 @@ def divergence_terms(book: Book) -> str | None:
     charts = []
     for kind, metrics in _TERMS.items():
         terms = [Series(label, outcome.curve(metric)) for label, metric in metrics.items()]
+        if not all(term.finite for term in terms):
+            continue
         total: dict[float, float] = {}
         for term in terms:
             for x, y in term.points:

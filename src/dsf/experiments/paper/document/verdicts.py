@@ -44,7 +44,7 @@ def compared(one: float, other: float, images: float, lower: bool = False) -> St
     gain = other - one if lower else one - other
     if not math.isfinite(gain):
         return "not run"
-    if abs(gain) < noise((one + other) / 2, images):
+    if not images > 0 or abs(gain) < noise((one + other) / 2, images):
         return "undecided"
     return "held" if gain > 0 else "did not hold"
 
