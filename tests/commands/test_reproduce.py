@@ -88,7 +88,7 @@ def test_a_wrong_plan(there, capsys):
 
 def test_asked_to_stop_it_saves_and_goes_on(there, capsys):
     method = tiny_plan.METHODS["dsf"]
-    methods = {"dsf": method | {"overrides": [*method["overrides"], "epochs=60", "log_every=1"]}}
+    methods = {"dsf": method | {"overrides": [*method["overrides"], "epochs=25", "log_every=1"]}}
     run = {"long": {"method": "dsf", "tuned": False}}
     tiny_plan.write(there, methods=methods, runs=run, groups={})
     command = [sys.executable, "-m", "dsf", "reproduce", "long", "--plan", "tiny.yaml"]
@@ -104,8 +104,8 @@ def test_asked_to_stop_it_saves_and_goes_on(there, capsys):
     assert output.endswith("; the same command goes on\n")
     assert not (there / "results").exists()
     assert call("--list", "long") == 0
-    assert re.search(r"^long +partial +~.* epoch [\d.]+ of 60$", capsys.readouterr().out, re.M)
+    assert re.search(r"^long +partial +~.* epoch [\d.]+ of 25$", capsys.readouterr().out, re.M)
     assert call("long") == 0
     content = read_json(there / "results/tiny/long.json")
-    assert content["environment"]["resumed"][0]["step"] < 360
-    assert content["curve"]["epoch"] == list(range(1, 61))
+    assert content["environment"]["resumed"][0]["step"] < 150
+    assert content["curve"]["epoch"] == list(range(1, 26))

@@ -107,8 +107,7 @@ def _identity(plan: Plan, asked: Configuration, same_as: str | None = None) -> d
 
 
 def _check(plan: Plan, names: Sequence[str], results: Path, overrides: Sequence[str]) -> None:
-    """Complain before any work about settings that are wrong, and about runs that will lack their
-    tuning when their turn comes."""
+    """Complain before any work: of wrong settings, and of runs that will lack their tuning."""
     ready = set()
     for name in names:
         ready.add(name)

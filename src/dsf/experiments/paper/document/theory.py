@@ -30,7 +30,7 @@ _KAPPA, _LAMBDA, _TAU = (
 
 def kappa(book: Book) -> str:
     """Kappa over the resultant, as estimated and as stabilised."""
-    r = torch.linspace(0, 0.99, 100, dtype=torch.float64)
+    r = torch.arange(100, dtype=torch.float64) / 100
     charts = [
         book.figure(
             "kappa",

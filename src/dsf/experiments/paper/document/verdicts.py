@@ -32,9 +32,9 @@ def verdicts(book: Book) -> str:
     rows = [[item.claim, item.found, f"**{item.status}**"] for item in found]
     return join(
         "## What held, what did not",
-        "By rule, from the numbers. Single runs are *undecided* where they differ by less than "
-        "1.96 standard errors of the test images would explain, several seeds where the 95 % "
-        "interval of the difference holds 0.",
+        "By rule, from the numbers. Single runs are *undecided* where they differ by no more than "
+        "the chance of the test images explains (1.96 standard errors), several seeds where the "
+        "95 % interval of the difference holds 0.",
         table(("the paper says", "found", ""), rows, words=3),
     )
 
@@ -99,7 +99,7 @@ def _reached(book: Book) -> Iterator[Verdict]:
         for measure, published in zip(_MEASURES, theirs, strict=True):
             if published is None:
                 continue
-            claim = f"DSF has {measure} {fixed(published)}"
+            claim = f"DSF reaches {measure} {fixed(published)}"
             if outcome is None:
                 yield Verdict(claim, "", "not run")
                 continue
