@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-browser lint format bench clean
+.PHONY: help install demo test test-slow test-browser lint format bench results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/knn.py
 	$(BIN)/python benchmarks/corruption.py
 	$(BIN)/python benchmarks/linear.py
+
+results: $(STAMP) ## write docs/results.md and its figures from results/
+	$(BIN)/dsf reproduce --render
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

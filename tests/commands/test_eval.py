@@ -296,6 +296,20 @@ def test_corruption(run, tmp_path, capsys):
     assert "corruption published" not in read_json(run / "results.json")
 
 
+@pytest.mark.parametrize("text", ["0", "1,1", "6", "", "1,,2", "one"])
+def test_wrong_severities(run, capsys, text):
+    assert call(run, "corruption", "--severities", text) == 2
+    assert "must be some of 1,2,3,4,5, each once" in capsys.readouterr().err
+
+
+def test_severities_are_part_of_the_name(run, monkeypatch, capsys):
+    monkeypatch.setattr("dsf.data.corruptions.CORRUPTIONS", ("contrast",))
+    assert call(run, "corruption", "--severities", "1,3") == 0
+    kept = read_json(run / "results.json")["corruption severities=1,3"]
+    assert kept["protocol"]["severities"] == [1, 3]
+    assert len(kept["details"]["errors"]["contrast"]) == 2
+
+
 def test_a_package_that_is_not_there(run, monkeypatch, capsys):
     from dsf.evaluation import KNN
 

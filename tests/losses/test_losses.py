@@ -147,6 +147,19 @@ class TestEveryLoss:
             loss(out0, [out1[:, 0], out1[:-1, 0]])
 
 
+@pytest.mark.parametrize("mode", ["paper", "exact", "literal"])
+def test_the_terms_of_other_images(mode):
+    """Two terms have the same mean whoever is paired; the third is larger of strangers."""
+    loss = DSFLoss(mode=mode)
+    out0, out1 = features(3)
+    own = loss.with_diagnostics(out0, out1)[1]
+    others = loss.with_diagnostics(out0, out1.roll(1, dims=0))[1]
+    torch.testing.assert_close(own["negative_kl_cos"], others["kl_cos"])
+    assert own["negative_kl_cos"] > own["kl_cos"]
+    for name in ("kl_log", "kl_bessel"):
+        torch.testing.assert_close(own[name], others[name])
+
+
 class TestQueue:
     @pytest.mark.parametrize("name", ["cosine", "feature-average", "loss-average", "dsf-paper"])
     def test_contrast_first_enqueue_after(self, name):

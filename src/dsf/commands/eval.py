@@ -15,7 +15,7 @@ result with its protocol; what is there already is not computed again.
   linear      a linear classifier on frozen features; --linear paper: trained on
               augmented views; --labels SHARE: with few labels; --compile
   finetune    all weights, settings chosen on validation images; --budget SHARE
-  corruption  the linear classifier on corrupted images; --published FOLDER
+  corruption  linear on corrupted images; --severities 1,2; --published FOLDER
   geometry    alignment, uniformity, rank, and what kappa tells of an image"""
 
 
@@ -38,6 +38,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("--labels", type=_share, default=1.0, help=beside)
     parser.add_argument("--compile", action="store_true", help=beside)
     parser.add_argument("--budget", type=_share, default=1.0, help=beside)
+    parser.add_argument("--severities", type=_severities, default=(1, 2, 3, 4, 5), help=beside)
     parser.add_argument("--published", metavar="FOLDER", help=beside)
     parser.add_argument("--data", metavar="NAME", help="the data set, or NAME:SIZE (a run's own)")
     parser.add_argument(
@@ -70,6 +71,13 @@ def _share(text: str) -> float:
     return value
 
 
+def _severities(text: str) -> tuple[int, ...]:
+    found = tuple(int(part) for part in text.split(",") if part in ("1", "2", "3", "4", "5"))
+    if not found or len(found) != len(text.split(",")) or len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"must be some of 1,2,3,4,5, each once; got {text!r}")
+    return found
+
+
 def _evaluate(options: argparse.Namespace) -> None:
     import yaml
 
@@ -95,6 +103,7 @@ def _evaluate(options: argparse.Namespace) -> None:
                 options.budget,
                 options.published,
                 options.leave_one_out,
+                options.severities,
             ),
             size=options.size,
             seed=options.seed,

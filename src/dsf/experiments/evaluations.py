@@ -48,6 +48,7 @@ class Choices:
         budget: the share of the steps of ``finetune``, below 1 with a small grid.
         published: the folder of published corrupted images, instead of making them.
         leave_one_out: ``knn`` of each training image among the others; no test image is used.
+        severities: of ``corruption``, of 1 to 5.
     """
 
     linear: Literal["fast", "paper"] = "fast"
@@ -56,6 +57,7 @@ class Choices:
     budget: float = 1.0
     published: str | None = None
     leave_one_out: bool = False
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
 
     def protocols(self, names: Sequence[str], opened: Opened) -> list[Protocol]:
         """One a name."""
@@ -82,7 +84,7 @@ class Choices:
             case "finetune":
                 return Finetune().within(self.budget)
             case "corruption":
-                return Corruption(linear(), published=self.published)
+                return Corruption(linear(), severities=self.severities, published=self.published)
             case "geometry":
                 return Geometry(k=opened.knn.k, temperature=opened.knn.temperature)
         raise ValueError(f"evaluation must be one of {', '.join(NAMES)}; got {name!r}")

@@ -270,7 +270,7 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
         return ViewDistribution(mu, torch.zeros_like(kappa), kappa)
 
     def statistics(self, query: ViewDistribution, key: ViewDistribution) -> Diagnostics:
-        """Of kappa and the resultant, and the three terms of the positives' KL."""
+        """Of kappa and the resultant, and KL's three terms, of positives and of other images."""
         kappa = torch.cat([query.kappa, key.kappa])
         resultant = torch.cat([query.resultant, key.resultant])
         result = {
@@ -284,4 +284,7 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
         if self.similarity.divergence == "kl":
             first, second, third = self.similarity.terms(query, key)
             result |= {"kl_log": first.mean(), "kl_bessel": second.mean(), "kl_cos": third.mean()}
+            # The means of the other two do not depend on who is paired with whom.
+            other = ViewDistribution(*(part.roll(1, dims=0) for part in key))
+            result["negative_kl_cos"] = self.similarity.terms(query, other)[2].mean()
         return result

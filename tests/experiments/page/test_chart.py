@@ -122,3 +122,5 @@ def test_wrong_axes():
     with pytest.raises(ValueError, match="high must be above low = 2; got 2"):
         fitted_axis(2, 2, 0, 1)
     assert fitted_axis(0, 3, 0, 1).ticks == (0, 1, 2, 3)  # never half an epoch
+    assert fitted_axis(0, 1, 0, 1).ticks == (0, 1)
+    assert fitted_axis(0, 1, 0, 1, whole=False).ticks == pytest.approx((0, 0.2, 0.4, 0.6, 0.8, 1))

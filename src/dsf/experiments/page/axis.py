@@ -51,8 +51,10 @@ def nice_axis(values: Iterable[float], start: float, end: float, ticks: int = 5)
     return Axis(marks[0], marks[-1], start, end, marks)
 
 
-def fitted_axis(low: float, high: float, start: float, end: float, ticks: int = 5) -> Axis:
-    """An axis from ``low`` to ``high`` exactly, with whole ticks in between.
+def fitted_axis(
+    low: float, high: float, start: float, end: float, ticks: int = 5, whole: bool = True
+) -> Axis:
+    """An axis from ``low`` to ``high`` exactly, with ticks in between, whole ones by default.
 
     Example:
         >>> fitted_axis(0, 24, 0, 100).ticks
@@ -60,9 +62,9 @@ def fitted_axis(low: float, high: float, start: float, end: float, ticks: int = 
     """
     if not high > low:
         raise ValueError(f"high must be above low = {low}; got {high}")
-    step = max(_nice_step((high - low) / ticks), 1.0)
-    if step == 2.5:
-        step = 5.0
+    step = _nice_step((high - low) / ticks)
+    if whole:
+        step = 5.0 if step == 2.5 else max(step, 1.0)
     first, last = math.ceil(low / step), math.floor(high / step)
     return Axis(
         low, high, start, end, tuple(step * position for position in range(first, last + 1))

@@ -49,6 +49,7 @@ def line_chart(
     series: Sequence[Series],
     x_label: str,
     y_label: str,
+    whole: bool = True,
 ) -> Markup:
     """Lines over a common axis, at most four; each has a colour, a dash and a mark of its own.
 
@@ -61,12 +62,13 @@ def line_chart(
         series: lines, of which at least one has a point that can be drawn.
         x_label: below the x axis, which begins at 0.
         y_label: above the y axis.
+        whole: ticks of the x axis are whole numbers.
     """
     drawn = [line for line in series if line.finite]
     if not drawn:
         raise ValueError(f"series: the chart {title!r} has no finite value to draw")
     xs = [x for line in drawn for x, _ in line.finite]
-    x_axis = fitted_axis(min(0.0, *xs), max(1.0, *xs), _LEFT, WIDTH - _RIGHT, ticks=6)
+    x_axis = fitted_axis(min(0.0, *xs), max(1.0, *xs), _LEFT, WIDTH - _RIGHT, 6, whole)
     y_axis = nice_axis(
         (y for line in drawn for _, y in line.finite), HEIGHT - _BOTTOM, _TOP, ticks=4
     )

@@ -1,0 +1,114 @@
+"""What a run of a plan is asked to be: its settings, with what was chosen by tuning."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dsf.experiments.page.tables import flattened
+from dsf.experiments.paper.outcome import Outcome, read_outcome
+from dsf.experiments.paper.plan import TUNING, Plan
+from dsf.experiments.recipe import load_recipe
+from dsf.experiments.settings import AUTO, Settings
+
+RULE = "leave-one-out kNN of the backbone's features, on training images and labels only"
+# How a run is computed and watched, not what it computes.
+_FREE = (
+    "recipe",
+    "device",
+    "compile",
+    "graph",
+    "autotune",
+    "deterministic",
+    "log_every",
+    "data.resident",
+    "checkpoint",
+    "knn",
+    "tensorboard",
+    "wandb",
+)
+
+
+class NotTunedError(ValueError):
+    """A run needs what a tuning chooses, which has not run."""
+
+
+class Choice(NamedTuple):
+    """The winner of a tuning, what it sets, and what all candidates scored."""
+
+    name: str
+    overrides: tuple[str, ...]
+    scores: dict[str, float | None]
+
+    def content(self) -> dict[str, Any]:
+        """As a result file keeps it."""
+        return {"chosen": self.name, "by": RULE, "scores": self.scores}
+
+
+class Configuration(NamedTuple):
+    """What a run is asked to be."""
+
+    name: str
+    recipe: str
+    overrides: tuple[str, ...]
+    settings: Settings
+    choice: Choice | None
+
+    @property
+    def command(self) -> str:
+        """What trains the same without a plan."""
+        return " ".join(["dsf train", self.recipe, *self.overrides])
+
+
+def configure(plan: Plan, name: str, results: Path, overrides: Sequence[str] = ()) -> Configuration:
+    """The settings of a run: of its recipe, method and tuning, then its own, then ``overrides``."""
+    run = plan.every[name]
+    method = plan.methods[run.method]
+    choice = choose(plan, run.method, results, name) if run.tuned and method.grid else None
+    chosen = choice.overrides if choice else run.candidate
+    every = (*method.overrides, *chosen, *run.overrides, *overrides)
+    # The last of several wins, as in `dsf train`.
+    every = tuple({word.partition("=")[0]: word for word in every}.values())
+    return Configuration(name, method.recipe, every, load_recipe(method.recipe, every), choice)
+
+
+def choose(plan: Plan, method: str, results: Path, wanted_by: str) -> Choice:
+    """The best candidate of a method; the first of equals. Those that failed have no score."""
+    scores: dict[str, float | None] = {}
+    names = plan.candidates(method)
+    for name in names:
+        outcome = read_outcome(results, name)
+        if outcome is not None:
+            scores[name] = None if math.isnan(outcome.score) else outcome.score
+    if len(scores) < len(names):
+        raise NotTunedError(
+            f"{wanted_by} takes its settings from the tuning of {method}, of which "
+            f"{len(scores)} of {len(names)} candidates have run: "
+            f"`dsf reproduce {TUNING}/{method}` runs the others"
+        )
+    known = {name: score for name, score in scores.items() if score is not None}
+    if not known:
+        raise ValueError(f"all candidates of {TUNING}/{method} have failed: none can be chosen")
+    best = max(known, key=lambda name: known[name])
+    return Choice(best, plan.every[best].candidate, scores)
+
+
+def difference(outcome: Outcome, settings: Settings) -> str | None:
+    """The first setting in which a result is not of these settings, in words."""
+    return settings_difference(outcome.content["settings"], settings)
+
+
+def settings_difference(before: Mapping[str, Any], settings: Settings) -> str | None:
+    """The first setting that was another before; what is decided by the machine counts as equal.
+
+    A setting that is newer than ``before`` had its default.
+    """
+    defaults = dict(flattened(Settings().model_dump(mode="json")))
+    known = dict(flattened(before))
+    for key, wanted in flattened(settings.model_dump(mode="json")):
+        if key.startswith(_FREE) or wanted in (AUTO, None):
+            continue
+        found = known.get(key, defaults.get(key))
+        if found != wanted:
+            return f"{key} is {found!r} there, and {wanted!r} here"
+    return None

@@ -1,0 +1,115 @@
+"""The paper's main table beside our numbers, and two methods over several seeds."""
+
+from statistics import fmean
+from typing import NamedTuple
+
+from dsf.experiments.paper.document.book import COST, MEASURES, Book, cost
+from dsf.experiments.paper.document.markdown import NOT_RUN, NOTHING, fixed, join, signed, table
+from dsf.experiments.paper.document.statistics import Interval, paired_interval
+from dsf.experiments.paper.outcome import Outcome
+
+_SEED_MEASURES = ("kNN", "kNN, backbone", "linear", "linear, fast", "mCE")
+
+
+def table1(book: Book) -> str | None:
+    """Table 1: the methods at equal resources."""
+    if not book.group("table1"):
+        return None
+    names = [name for found in book.by_method(book.group("table1")).values() for name in found]
+    header = ["method", "epochs"]
+    for measure in ("kNN", "linear", "mCE"):
+        header += [f"{measure}: paper", "ours", "difference"]
+    rows = [_row(book, name) for name in names]
+    return join(
+        "## Table 1: equal resources",
+        book.partial(names),
+        table([*header, "kNN, backbone", "linear, fast", *COST], rows),
+        "The paper's MoCo has 800 epochs, fewer views than its rivals; ours has as many as they.",
+    )
+
+
+def _row(book: Book, name: str) -> list[str]:
+    published, outcome = book.plan.every[name].published, book.get(name)
+    epochs = book.epochs(name)
+    if published.epochs is not None and str(published.epochs) != epochs:
+        epochs = f"{epochs} (paper {published.epochs})"
+    start = [book.plan.label(name), epochs]
+    theirs = (published.knn, published.linear, published.mce)
+    if outcome is None:
+        cells = [cell for value in theirs for cell in (fixed(value), NOTHING, NOTHING)]
+        cells[1] = book.cells(name)[0]
+        return [*start, *cells, *[NOTHING] * (2 + len(COST))]
+    ours = (outcome.knn, outcome.linear_paper, outcome.mce)
+    cells = [
+        cell
+        for their, our in zip(theirs, ours, strict=True)
+        for cell in (fixed(their), fixed(our), NOTHING if their is None else signed(our - their))
+    ]
+    rest = [fixed(outcome.knn_backbone), fixed(outcome.linear_fast)]
+    return [*start, *cells, *rest, *cost(outcome)]
+
+
+class Pairs(NamedTuple):
+    """Two methods with equal seeds."""
+
+    labels: tuple[str, str]
+    seeds: list[int]
+    outcomes: list[tuple[Outcome, Outcome]]
+
+    def interval(self, measure: str) -> Interval | None:
+        """The difference of the first less the second; None with fewer than two seeds."""
+        get = MEASURES[measure]
+        values = [(get(one), get(other)) for one, other in self.outcomes]
+        both = [(one, other) for one, other in values if one == one and other == other]
+        if len(both) < 2:
+            return None
+        one, other = zip(*both, strict=True)
+        return paired_interval(one, other)
+
+
+def seed_pairs(book: Book) -> Pairs | None:
+    """The runs of the group ``seeds``: its first method against its second."""
+    names = book.group("seeds")
+    methods = list(dict.fromkeys(book.plan.every[name].method for name in names))
+    if len(methods) != 2:
+        return None
+    runs = {(book.plan.every[name].method, book.planned(name).seed): name for name in names}
+    seeds = list(dict.fromkeys(seed for _, seed in runs))
+    pairs = []
+    for seed in seeds:
+        one, other = (book.get(runs.get((method, seed), "")) for method in methods)
+        if one is not None and other is not None:
+            pairs.append((one, other))
+    labels = book.plan.methods[methods[0]].label, book.plan.methods[methods[1]].label
+    return Pairs(labels, seeds, pairs)
+
+
+def seeds(book: Book) -> str | None:
+    """Two methods, several seeds: means, the difference, and how sure it is."""
+    names, pairs = book.group("seeds"), seed_pairs(book)
+    if pairs is None:
+        return None
+    rows = []
+    for name in names:
+        label = f"{book.plan.label(name)}, seed {book.planned(name).seed}"
+        rows.append([label, book.epochs(name), *book.cells(name, _SEED_MEASURES)])
+    each = table(("run", "epochs", *_SEED_MEASURES, *COST), rows)
+    one, other = pairs.labels
+    header = ("measure", one, other, "difference", "95 % interval")
+    summary = [_summary(pairs, measure) for measure in _SEED_MEASURES]
+    return join(
+        f"## {one} against {other}, {len(pairs.seeds)} seeds",
+        "The interval is that of the mean of paired differences, by Student's t distribution.",
+        book.partial(names),
+        table(header, summary),
+        each,
+    )
+
+
+def _summary(pairs: Pairs, measure: str) -> list[str]:
+    interval, get = pairs.interval(measure), MEASURES[measure]
+    if interval is None:
+        return [measure, NOT_RUN, *[NOTHING] * 3]
+    means = [fmean(get(pair[side]) for pair in pairs.outcomes) for side in (0, 1)]
+    bounds = f"{signed(interval.low)} to {signed(interval.high)}"
+    return [measure, *map(fixed, means), signed(interval.mean), bounds]

@@ -1,0 +1,246 @@
+"""What held and what did not: sentences by rule, from the numbers alone."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from dsf.experiments.paper.document.book import MEASURES, Book
+from dsf.experiments.paper.document.comparison import seed_pairs
+from dsf.experiments.paper.document.dynamics import longest
+from dsf.experiments.paper.document.markdown import fixed, join, signed, table
+from dsf.experiments.paper.document.statistics import noise
+from dsf.experiments.paper.document.sweeps import stalled
+from dsf.experiments.paper.outcome import Outcome
+
+Status = Literal["held", "did not hold", "undecided", "not run"]
+_MEASURES = ("kNN", "linear", "mCE")
+_LOWER = ("mCE",)
+
+
+class Verdict(NamedTuple):
+    """A claim of the paper, what we found, and what that says."""
+
+    claim: str
+    found: str
+    status: Status
+
+
+def verdicts(book: Book) -> str:
+    """The section."""
+    found = [item for rule in _RULES for item in rule(book)]
+    rows = [[item.claim, item.found, f"**{item.status}**"] for item in found]
+    return join(
+        "## What held, what did not",
+        "By rule, from the numbers. Single runs are *undecided* where they differ by no more than "
+        "the chance of the test images explains (1.96 standard errors), several seeds where the "
+        "95 % interval of the difference holds 0.",
+        table(("the paper says", "found", ""), rows, words=3),
+    )
+
+
+def compared(one: float, other: float, images: float, lower: bool = False) -> Status:
+    """Whether the first of two single runs is better, in per cent of so many test images."""
+    gain = other - one if lower else one - other
+    if not math.isfinite(gain):
+        return "not run"
+    if not images > 0 or abs(gain) < noise((one + other) / 2, images):
+        return "undecided"
+    return "held" if gain > 0 else "did not hold"
+
+
+def _over_seeds(book: Book) -> Iterator[Verdict]:
+    pairs = seed_pairs(book)
+    if pairs is None:
+        return
+    one, other = pairs.labels
+    for measure in _MEASURES:
+        lower = measure in _LOWER
+        claim = f"{one} is {'below' if lower else 'above'} {other} in {measure}"
+        interval = pairs.interval(measure)
+        if interval is None:
+            yield Verdict(claim, f"{len(pairs.outcomes)} of {len(pairs.seeds)} seeds", "not run")
+            continue
+        low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)
+        status: Status = "held" if low > 0 else "did not hold" if high < 0 else "undecided"
+        shown = f"{signed(interval.low)} to {signed(interval.high)}"
+        text = f"{signed(interval.mean)} points, 95 % interval {shown}, {len(pairs.outcomes)} seeds"
+        yield Verdict(claim, text, status)
+
+
+def _best_of_table(book: Book) -> Iterator[Verdict]:
+    names = book.group("table1")
+    own = [name for name in names if book.plan.every[name].method == "dsf"]
+    rivals = [name for name in names if name not in own]
+    if not own or not rivals:
+        return
+    outcome, others = book.get(own[0]), book.done(rivals)
+    for measure in _MEASURES:
+        lower = measure in _LOWER
+        claim = f"DSF is the best of Table 1 in {measure}"
+        if outcome is None or len(others) < len(rivals):
+            done = len(others) + (outcome is not None)
+            yield Verdict(claim, f"{done} of {len(names)} runs", "not run")
+            continue
+        get = MEASURES[measure]
+        order = (min if lower else max)(others, key=lambda pair: get(pair[1]))
+        rival = get(order[1])
+        text = f"{fixed(get(outcome))}; best rival {book.plan.label(order[0])} with {fixed(rival)}"
+        yield Verdict(claim, text, compared(get(outcome), rival, outcome.test_images, lower))
+
+
+def _reached(book: Book) -> Iterator[Verdict]:
+    for name in book.group("table1"):
+        run = book.plan.every[name]
+        if run.method != "dsf":
+            continue
+        outcome = book.get(name)
+        theirs = (run.published.knn, run.published.linear, run.published.mce)
+        for measure, published in zip(_MEASURES, theirs, strict=True):
+            if published is None:
+                continue
+            claim = f"DSF reaches {measure} {fixed(published)}"
+            if outcome is None:
+                yield Verdict(claim, "", "not run")
+                continue
+            ours = MEASURES[measure](outcome)
+            short = ours - published if measure in _LOWER else published - ours
+            text = f"{fixed(ours)}, {signed(ours - published)} points"
+            yield Verdict(claim, text, "held" if short <= 0 else "did not hold")
+
+
+def _temperature(book: Book) -> Iterator[Verdict]:
+    names = [name for name in book.group("temperature") if book.plan.every[name].method == "dsf"]
+    if not names:
+        return
+    claim = "DSF is best at temperature 1"
+    done = book.done(names)
+    at = {book.planned(name).loss.temperature or 1.0: outcome.knn for name, outcome in done}
+    if len(done) < len(names) or 1.0 not in at:
+        yield Verdict(claim, f"{len(done)} of {len(names)} runs", "not run")
+        return
+    rest = {tau: value for tau, value in at.items() if tau != 1.0}
+    best = max(rest, key=lambda tau: rest[tau])
+    text = f"kNN {fixed(at[1.0])} at 1; next {fixed(rest[best])} at {best:g}"
+    yield Verdict(claim, text, compared(at[1.0], rest[best], done[0][1].test_images))
+
+
+def _views(book: Book) -> Iterator[Verdict]:
+    names = [name for name in book.group("views") if book.planned(name).views.count > 2]
+    own = [name for name in names if book.plan.every[name].method == "dsf"]
+    if not own or len(own) == len(names):
+        return
+    claim = "DSF is above the other multi-view methods for every number of views"
+    if len(book.done(names)) < len(names):
+        yield Verdict(claim, f"{len(book.done(names))} of {len(names)} runs", "not run")
+    else:
+        leads = []
+        for name in own:
+            count = book.planned(name).views.count
+            equal = [
+                outcome.knn
+                for other, outcome in book.done(names)
+                if other not in own and book.planned(other).views.count == count
+            ]
+            outcome = book.get(name)
+            if outcome is not None and equal:
+                leads.append((count, outcome.knn, max(equal), outcome.test_images))
+        statuses = [compared(one, other, images) for _, one, other, images in leads]
+        text = "kNN lead " + ", ".join(
+            f"{signed(one - other)} at M = {count}" for count, one, other, _ in leads
+        )
+        yield Verdict(claim, text, _all(statuses))
+    yield from _more_views(book, own)
+
+
+def _more_views(book: Book, own: Sequence[str]) -> Iterator[Verdict]:
+    claim = "More views are better for DSF"
+    shared = [name for name in book.group("views") if book.planned(name).views.count == 2]
+    names = sorted((*shared, *own), key=lambda name: book.planned(name).views.count)
+    done = book.done(names)
+    if len(done) < len(names):
+        yield Verdict(claim, f"{len(done)} of {len(names)} runs", "not run")
+        return
+    values = [outcome.knn for _, outcome in done]
+    steps = [compared(after, before, done[0][1].test_images) for before, after in pairwise(values)]
+    counts = [book.planned(name).views.count for name, _ in done]
+    text = "kNN " + ", ".join(
+        f"{fixed(value)} at {count}" for value, count in zip(values, counts, strict=True)
+    )
+    yield Verdict(claim, text, _all(steps))
+
+
+def _half_the_epochs(book: Book) -> Iterator[Verdict]:
+    names = book.group("convergence")
+    lengths: dict[str, dict[int, Outcome]] = {}
+    planned: dict[str, list[int]] = {}
+    for name in names:
+        method = book.plan.every[name].method
+        planned.setdefault(method, []).append(book.planned(name).epochs)
+        for _, outcome in book.done([name]):
+            lengths.setdefault(method, {})[book.planned(name).epochs] = outcome
+    whole = max(planned.get("dsf", [0]))
+    half = next((epochs for epochs in planned.get("dsf", []) if 2 * epochs == whole), None)
+    if half is None:
+        return
+    for method in ("loss-avg", "feature-avg"):
+        if method not in planned:
+            continue
+        label = book.plan.methods[method].label
+        claim = f"DSF reaches in {half} epochs what {label} does in {whole}"
+        one = lengths.get("dsf", {}).get(half)
+        other = lengths.get(method, {}).get(whole)
+        if one is None or other is None:
+            yield Verdict(claim, "", "not run")
+            continue
+        # No worse is enough.
+        ahead = one.knn >= other.knn
+        status = "held" if ahead else compared(one.knn, other.knn, one.test_images)
+        text = f"kNN {fixed(one.knn)} against {fixed(other.knn)}"
+        yield Verdict(claim, text, status)
+
+
+def _head(book: Book) -> Iterator[Verdict]:
+    for name in book.group("head"):
+        if book.plan.every[name].method != "dsf":
+            continue
+        claim = "DSF learns with the published head"
+        outcome = book.get(name)
+        if outcome is None:
+            yield Verdict(claim, "", "not run")
+            continue
+        lost = stalled(outcome)
+        epochs = book.epochs(name)
+        text = f"kNN {fixed(outcome.knn)} after {epochs} epochs, {'stalled' if lost else 'learns'}"
+        yield Verdict(claim, text, "did not hold" if lost else "held")
+
+
+def _margin(book: Book) -> Iterator[Verdict]:
+    if "dsf" not in book.plan.methods:
+        return
+    claim = "The margin grows over training"
+    found = longest(book, "dsf")
+    values = [y for _, y in found[1].curve("margin") if math.isfinite(y)] if found else []
+    if not found or len(values) < 2:
+        yield Verdict(claim, "", "not run")
+        return
+    text = f"{fixed(values[0])} to {fixed(values[-1])} (`{found[0]}`)"
+    yield Verdict(claim, text, "held" if values[-1] > values[0] else "did not hold")
+
+
+def _all(statuses: Sequence[Status]) -> Status:
+    """What a claim about several comparisons is worth: as much as its worst."""
+    order: tuple[Status, ...] = ("did not hold", "not run", "undecided", "held")
+    return min(statuses, key=order.index)
+
+
+_RULES = (
+    _best_of_table,
+    _reached,
+    _over_seeds,
+    _head,
+    _temperature,
+    _views,
+    _half_the_epochs,
+    _margin,
+)

@@ -1,0 +1,111 @@
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tiny_plan
+
+from dsf.cli import main
+from dsf.data.files import read_json
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """An empty place with a plan."""
+    monkeypatch.chdir(tmp_path)
+    tiny_plan.write(tmp_path)
+    return tmp_path
+
+
+def call(*arguments):
+    return main(["reproduce", *arguments, "--plan", "tiny.yaml"])
+
+
+def test_list_run_and_render(there, capsys):
+    assert call("--list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["tuning/feature-avg/lr-0.03", "not", "run", "~0.1", "min"]
+    assert lines[-1] == "0 of 7 done; the rest takes about 1 GPU minutes"
+    assert call("tuning/dsf", "table1/dsf") == 0
+    output, errors = capsys.readouterr()
+    assert output.splitlines()[-1].startswith("table1/dsf: kNN ")
+    assert "table1/dsf: dsf train demo " in errors
+    assert read_json(there / "results/tiny/table1/dsf.json")["environment"]["command"]
+    assert call("--list", "table1") == 0
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("table1/dsf          done ")
+    assert second.endswith("needs tuning/feature-avg")
+    assert last.startswith("1 of 2 done")
+    assert call("--render") == 0
+    assert capsys.readouterr().out == "docs/results.md\n"
+    assert "**Partial: 1 of 2 runs are done.**" in (there / "docs/results.md").read_text()
+
+
+def test_settings_of_one_s_own_need_another_folder(there, capsys):
+    assert call("head/dsf", "seed=3") == 2
+    assert (
+        "seed=3: results/tiny holds the runs of the plan and no others" in capsys.readouterr().err
+    )
+    assert call("head/dsf", "seed=3", "--results", "results/../results/tiny") == 2
+    assert not (there / "results").exists()
+    assert call("head/dsf", "--results", "trial", "seed=3") == 0
+    assert read_json(there / "trial/head/dsf.json")["settings"]["seed"] == 3
+    assert (there / "runs/paper/trial/head/dsf/config.yaml").is_file()
+    assert call("head/dsf", "--results", "two", "seed=4", "--runs", "there") == 0
+    assert (there / "there/head/dsf/config.yaml").is_file()
+    capsys.readouterr()
+    assert call("--render", "--results", "trial") == 0
+    assert capsys.readouterr().out == "trial/results.md\n"  # not over the real one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "dsf: give a GROUP or a RUN; `dsf reproduce --list` shows them"),
+        (
+            ["tabel1"],
+            2,
+            "dsf: a run or group must be one of all, tuning, table1, head, or of those",
+        ),
+        (["table1/dsf"], 1, "dsf: table1/dsf takes its settings from the tuning of dsf, of which"),
+        (["head/dsf", "heads=1", "--results", "x"], 1, "dsf: heads: no such setting; did you mean"),
+    ],
+)
+def test_wrong_calls(there, capsys, arguments, code, message):
+    assert call(*arguments) == code
+    assert capsys.readouterr().err.startswith(message)
+    assert [path.name for path in there.iterdir()] == ["tiny.yaml"]
+
+
+def test_a_wrong_plan(there, capsys):
+    assert main(["reproduce", "--list", "--plan", "none"]) == 1
+    assert capsys.readouterr().err.startswith("dsf: plan must be one of cifar10, or a .yaml file")
+    assert main(["reproduce", "--list", "--plan", "none.yaml"]) == 1
+    assert capsys.readouterr().err == "dsf: none.yaml: No such file or directory\n"
+
+
+def test_asked_to_stop_it_saves_and_goes_on(there, capsys):
+    method = tiny_plan.METHODS["dsf"]
+    methods = {"dsf": method | {"overrides": [*method["overrides"], "epochs=25", "log_every=1"]}}
+    run = {"long": {"method": "dsf", "tuned": False}}
+    tiny_plan.write(there, methods=methods, runs=run, groups={})
+    command = [sys.executable, "-m", "dsf", "reproduce", "long", "--plan", "tiny.yaml"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    metrics = there / "runs/paper/tiny/long/metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert output.endswith("; the same command goes on\n")
+    assert not (there / "results").exists()
+    assert call("--list", "long") == 0
+    assert re.search(r"^long +partial +~.* epoch [\d.]+ of 25$", capsys.readouterr().out, re.M)
+    assert call("long") == 0
+    content = read_json(there / "results/tiny/long.json")
+    assert content["environment"]["resumed"][0]["step"] < 150
+    assert content["curve"]["epoch"] == list(range(1, 26))

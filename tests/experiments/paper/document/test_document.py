@@ -1,0 +1,220 @@
+"""The document: always the same bytes, and true to the result files."""
+
+import math
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import tiny_plan
+
+from dsf.experiments.paper.document import DOCUMENT, NOTES, render
+from dsf.experiments.paper.document.book import Book
+from dsf.experiments.paper.document.build import document
+from dsf.experiments.paper.outcome import Outcome, write_outcome
+from dsf.experiments.paper.plan import load_plan
+
+ROOT = Path(__file__).parents[4]
+CIFAR = load_plan("cifar10")
+RANKS = {"moco": 0, "loss-avg": 1, "feature-avg": 2, "dsf": 4}
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")}
+
+
+def complete(names=None, **ranks):
+    """A book in which every run has a made-up result; ranks decide who wins."""
+    ranks = RANKS | {key.replace("_", "-"): value for key, value in ranks.items()}
+    outcomes = {}
+    for name in CIFAR.every if names is None else names:
+        found = tiny_plan.made_up(CIFAR, name, ranks[CIFAR.every[name].method])
+        outcomes[name] = Outcome(found)
+    return Book(CIFAR, outcomes)
+
+
+def section(text, heading):
+    """The part of a document under a heading."""
+    return text.partition(f"\n## {heading}")[2].partition("\n## ")[0]
+
+
+def row(text, *cells):
+    """The cells of the only row that begins with these."""
+    start = f"| {' | '.join(cells)} |"
+    (found,) = [line for line in text.splitlines() if line.startswith(start)]
+    return [cell.strip() for cell in found.strip("|").split("|")]
+
+
+def status(text, claim):
+    return row(section(text, "What held"), claim)[2].strip("*")
+
+
+def test_the_committed_document_is_that_of_the_committed_results(tmp_path):
+    """`make results` mends it."""
+    shutil.copy(ROOT / "docs" / NOTES, tmp_path)
+    render(CIFAR, ROOT / "results" / CIFAR.name, tmp_path)
+    committed = files(ROOT / "docs")
+    for path, content in files(tmp_path).items():
+        assert committed.get(path) == content, f"docs/{path} is old: run `make results`"
+    drawn = {path for path in committed if path.parent == Path("figures/cifar10")}
+    assert drawn == {path for path in files(tmp_path) if path.suffix == ".svg"}
+
+
+def test_the_same_results_make_the_same_bytes(tmp_path):
+    for name, outcome in complete().outcomes.items():
+        write_outcome(tmp_path / "results", name, outcome.content)
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / NOTES).write_text("## Notes\n\nBy hand: <b>as it is</b>.\n")
+    assert render(CIFAR, tmp_path / "results", docs) == docs / DOCUMENT
+    first = files(docs)
+    (docs / "figures" / "cifar10" / "old.svg").write_text("<svg/>")
+    render(CIFAR, tmp_path / "results", docs)
+    assert files(docs) == first
+    text = first[Path(DOCUMENT)].decode()
+    assert "By hand: <b>as it is</b>.\n\n## Table 1" in text
+    assert "not run" not in text.lower()
+    assert "Partial" not in text
+    shown = {
+        line.rpartition("figures/cifar10/")[2].rstrip(")")
+        for line in text.split()
+        if ".svg" in line
+    }
+    assert shown == {path.name for path in first if path.suffix == ".svg"}
+    assert len(shown) == 13
+
+
+def test_figures_stand_alone():
+    book = complete()
+    document(book, "")
+    for name, content in book.figures.items():
+        root = ElementTree.fromstring(content)  # well-formed
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in content, name
+        assert 'fill="#ffffff"' in content
+        assert len(content) < 50_000
+
+
+def test_without_any_result():
+    book = Book(CIFAR, {})
+    text = document(book, "")
+    assert text.count("**Not run yet.**") > 8
+    assert "*not run*" in section(text, "Table 1")
+    assert set(book.figures) == {"kappa.svg", "kappa-stabilised.svg"}
+    claims = [line for line in section(text, "What held").splitlines() if line.startswith("| ")][1:]
+    assert len(claims) == 16
+    assert all(line.endswith("**not run** |") for line in claims)
+
+
+def test_a_partial_table_says_so():
+    text = document(complete(["table1/dsf", "table1/moco"]), "")
+    table = section(text, "Table 1")
+    assert "**Partial: 2 of 4 runs are done.**" in table
+    assert row(table, "DSF")[3] == "53.00"
+    assert "*not run*" in row(table, "Loss_avg")
+    assert status(text, "DSF is the best of Table 1 in kNN") == "not run"
+
+
+def test_table_1_has_the_paper_beside_ours():
+    table = section(document(complete(), ""), "Table 1")
+    cells = row(table, "DSF")
+    assert cells[1] == "250"
+    assert cells[2:5] == ["90.04", "53.00", "\N{MINUS SIGN}37.04"]
+    assert cells[5:8] == ["91.21", "57.00", "\N{MINUS SIGN}34.21"]
+    assert cells[8:11] == ["16.20", "36.00", "+19.80"]
+    assert cells[11:] == ["54.00", "56.00", "200.0", "500", "3.0"]
+    assert row(table, "MoCo")[1] == "1000 (paper 800)"
+
+
+def test_seeds():
+    text = document(complete(), "")
+    part = section(text, "DSF against Feature_avg")
+    # Seed s adds 0.1 s (1 + rank) points: differences of 2.0, 2.2 and 2.4.
+    reach = 4.3027 * 0.2 / math.sqrt(3)
+    low, high = f"+{2.2 - reach:.2f}", f"+{2.2 + reach:.2f}"
+    assert row(part, "kNN")[3:] == ["+2.20", f"{low} to {high}"]
+    assert status(text, "DSF is above Feature_avg in kNN") == "held"
+    assert status(text, "DSF is below Feature_avg in mCE") == "held"
+    worse = document(complete(dsf=0, feature_avg=3), "")
+    assert status(worse, "DSF is above Feature_avg in kNN") == "did not hold"
+    equal = document(complete(dsf=2), "")
+    assert status(equal, "DSF is above Feature_avg in kNN") == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("rank", "expected"), [(4, "held"), (0, "did not hold"), (2.5, "undecided")]
+)
+def test_the_best_of_the_table(rank, expected):
+    text = document(complete(dsf=rank), "")
+    assert status(text, "DSF is the best of Table 1 in kNN") == expected
+    assert status(text, "DSF is the best of Table 1 in mCE") == expected
+
+
+def test_the_paper_s_own_numbers():
+    text = document(complete(), "")
+    assert status(text, "DSF reaches kNN 90.04") == "did not hold"
+    text = document(complete(dsf=45), "")
+    assert status(text, "DSF reaches kNN 90.04") == "held"
+    assert status(text, "DSF reaches mCE 16.20") == "held"
+
+
+def test_temperature_and_views():
+    book = complete()
+    best = book.outcomes["views/dsf-m8"].content["evaluations"]["knn"]
+    best["projection"] += 0.05
+    text = document(book, "")
+    assert status(text, "DSF is best at temperature 1") == "held"
+    assert row(section(text, "Temperature"), "5", "40")[-2:] == ["38.44", "56.33"]
+    every = "DSF is above the other multi-view methods for every number of views"
+    assert status(text, every) == "held"
+    assert status(text, "More views are better for DSF") == "did not hold"  # 8 are above 16
+    best["projection"] -= 0.10
+    text = document(book, "")
+    assert status(text, "DSF is best at temperature 1") == "did not hold"
+    assert status(text, every) == "did not hold"
+
+
+def test_half_the_epochs():
+    claim = "DSF reaches in 125 epochs what Feature_avg does in 250"
+    assert status(document(complete(), ""), claim) == "held"
+    assert status(document(complete(dsf=2), ""), claim) == "held"  # no worse is enough
+    assert status(document(complete(dsf=1.9), ""), claim) == "undecided"
+    assert status(document(complete(dsf=0), ""), claim) == "did not hold"
+
+
+def test_the_stall():
+    book = complete()
+    claim = "DSF learns with the published head"
+    assert status(document(book, ""), claim) == "held"
+    content = book.outcomes["head/dsf"].content
+    content["curve"]["loss"][-1] = 8.25  # log(4097) = 8.318
+    text = document(book, "")
+    assert status(text, claim) == "did not hold"
+    assert row(section(text, "The published head"), "DSF", "stalled")[2] == "60"
+    content["curve"]["loss"][-1] = 5.0
+    content["warnings"] = ["epoch 60: the features of all images nearly coincide"]
+    assert status(document(book, ""), claim) == "did not hold"
+
+
+def test_a_failed_run_is_shown_as_failed():
+    book = complete()
+    found = tiny_plan.made_up(CIFAR, "ablation/exact", failure="the loss of step 9 is not finite")
+    book.outcomes["ablation/exact"] = Outcome(found)
+    part = section(document(book, ""), "What makes DSF work")
+    assert row(part, "exact KL / p")[2] == "*failed: the loss of step 9 is not finite*"
+
+
+def test_the_tuning_is_shown():
+    book = complete()
+    entry = book.outcomes["tuning/dsf/lr-0.06"].content["evaluations"]["knn leave_one_out=True"]
+    entry["backbone"] = 0.61
+    part = section(document(book, ""), "Settings that were chosen")
+    assert row(part.partition("### DSF")[2], "0.06") == ["0.06", "**61.00**"]
+
+
+def test_a_plan_without_the_groups(tmp_path):
+    """Another data set may have fewer experiments."""
+    plan = tiny_plan.load(tmp_path, groups={})
+    text = document(Book(plan, {}), "")
+    assert "## Table 1" not in text
+    assert "## InfoNCE" in text
