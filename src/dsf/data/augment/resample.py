@@ -77,7 +77,7 @@ def _one_by_one(
     for view, (top, bottom) in enumerate(zip(*(edge.tolist() for edge in window), strict=True)):
         lines = columns[view // each, :, :, top : bottom + 1].flatten(1)
         lines = _weigh_lines(lines, x[view])
-        lines = _weigh_lines(lines.t().reshape(3, -1, size), y[view])
+        lines = _weigh_lines(lines.view(size, 3, -1).permute(1, 2, 0).contiguous(), y[view])
         result[:, view] = lines
     red, green, blue = result
     return red, green, blue
