@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from dsf.allocator import keep_freed_memory
+
 Report = dict[str, Any]
 
 
@@ -19,6 +21,7 @@ def parse(documentation: str) -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="write the tables there too")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--commit", help="recorded in the JSON; asked of git by default")
+    keep_freed_memory()  # as the command line does
     return parser.parse_args()
 
 
