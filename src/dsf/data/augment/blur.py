@@ -28,7 +28,10 @@ def _whole_radius(variance: float) -> float:
 
 
 def box_weights(radius: Tensor, reach: int) -> Tensor:
-    """(V, reach + 1) weights of the pixels at distance 0, 1, ...: multiples of 2^-16."""
+    """(V, reach + 1) weights of the pixels at distance 0, 1, ...: multiples of 2^-16.
+
+    A radius of 0 changes nothing.
+    """
     variance = radius.to(torch.float64) ** 2 / _PASSES
     whole = ((12 * variance + 1).sqrt().sub(1) / 2).floor()
     part = (2 * whole + 1) * (whole * (whole + 1) - 3 * variance)
@@ -44,12 +47,12 @@ def box_weights(radius: Tensor, reach: int) -> Tensor:
     return torch.cat([centre, sides], dim=-1) * 2.0**-_BITS
 
 
-def gaussian_blur(planes: Planes, radius: Tensor, largest: float) -> Planes:
-    """Blur planes of integers in float32 by (V,) radii up to ``largest``; 0 changes nothing."""
-    eager = eager_on_cpu(radius)
-    if eager:
-        largest = float(radius.max())
-    weights = [per_view(w) for w in box_weights(radius, box_reach(largest)).unbind(-1)]
+def gaussian_blur(planes: Planes, box: Tensor) -> Planes:
+    """Blur planes of integers in float32 by the (V, reach + 1) weights of ``box_weights``."""
+    eager = eager_on_cpu(box)
+    if eager:  # two boxes in three reach no further than 1
+        box = box[:, : int(box.any(0).sum())]
+    weights = [per_view(weight) for weight in box.unbind(-1)]
 
     def blurred(plane: Tensor) -> Tensor:
         for axis in (-1, -2):

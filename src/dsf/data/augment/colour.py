@@ -92,11 +92,10 @@ def rotate_hue(planes: Planes, shift: Tensor) -> Planes:
     strength = divide(255 * spread, value.clamp(min=1))
 
     # Each channel keeps its strength within a sixth of the circle, and has lost it after two.
-    full, loss = (65025 * value).add_(32512), strength.mul_(value)
+    loss, full = strength.mul_(value), value.mul_(65025).add_(32512)
 
     def channel(lack: Tensor) -> Tensor:
-        lack = lack.clamp_(0, 255)
-        return torch.addcmul(full, lack, loss, value=-1).mul_(1 / 65025).floor_()
+        return lack.clamp_(0, 255).mul_(loss).sub_(full).mul_(-1 / 65025).floor_()
 
     return (
         channel((sixth - 765).abs_().neg_().add_(510)),

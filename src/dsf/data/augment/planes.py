@@ -50,21 +50,23 @@ def apply_where(
 def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
     planes = levels(planes)
     few = max(1, _CACHED // planes[0][0].numel())
+    if few == 1:
+        for view, number in enumerate(choice.tolist()):
+            if number in steps:
+                operation, parameters = steps[number]
+                red, green, blue, *some = (x[view : view + 1] for x in (*planes, *parameters))
+                after = operation((red, green, blue), *some)
+                for old, new in zip((red, green, blue), after, strict=True):
+                    if new is not old:
+                        old.copy_(new)
+        return planes
     for number, (operation, parameters) in steps.items():
         every = (choice == number).nonzero()[:, 0]
         for index in every.split(few) if len(every) else ():
-            some = [parameter.index_select(0, index) for parameter in parameters]
-            if len(index) == 1:  # a view of its own memory, large or not
-                view = int(index)
-                red, green, blue = (plane[view : view + 1] for plane in planes)
-            else:
-                red, green, blue = (plane.index_select(0, index) for plane in planes)
-            before = (red, green, blue)
-            for plane, old, new in zip(planes, before, operation(before, *some), strict=True):
-                if len(index) > 1:
-                    plane.index_copy_(0, index, new)
-                elif new is not old:
-                    old.copy_(new)
+            tensors = (x.index_select(0, index) for x in (*planes, *parameters))
+            red, green, blue, *some = tensors
+            for plane, new in zip(planes, operation((red, green, blue), *some), strict=True):
+                plane.index_copy_(0, index, new)
     return planes
 
 

@@ -85,12 +85,14 @@ def _one_by_one(
 
 def _by_tap(index: Tensor, weights: Tensor) -> list[list[_Taps]]:
     # For every view the taps that weigh anything: the third, say, only where the crop is shrunk.
-    used = weights.any(1).tolist()
-    lines = index.transpose(1, 2).contiguous()
-    factors = weights.transpose(1, 2)[..., None]
+    views, size, count = index.shape
+    lines = index.transpose(1, 2).reshape(-1, size).unbind()
+    factors = weights.transpose(1, 2).reshape(-1, size, 1).unbind()
+    used = weights.any(1).flatten().tolist()
+    taps = list(zip(lines, factors, used, strict=True))
     return [
-        [(lines[view, tap], factors[view, tap]) for tap, weighs in enumerate(taps) if weighs]
-        for view, taps in enumerate(used)
+        [(line, factor) for line, factor, weighs in taps[start : start + count] if weighs]
+        for start in range(0, views * count, count)
     ]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dsf.data.augment import geometry, resample
-from dsf.data.augment.blur import gaussian_blur
+from dsf.data.augment.blur import box_reach, box_weights, gaussian_blur
 from dsf.data.augment.colour import grayscale, jitter
 from dsf.data.augment.fixed import per_view
 from dsf.data.augment.levels import solarize
@@ -125,8 +125,8 @@ class Views(nn.Module):
         if recipe.grayscale > 0:
             planes = apply_where(parameters.grayscale, grayscale, planes)
         if recipe.blur > 0:
-            blur = partial(gaussian_blur, largest=recipe.blur_radius[1])
-            planes = apply_where(parameters.radius > 0, blur, planes, parameters.radius)
+            box = box_weights(parameters.radius, box_reach(recipe.blur_radius[1]))
+            planes = apply_where(parameters.radius > 0, gaussian_blur, planes, box)
         if recipe.solarize > 0:
             threshold = torch.full_like(parameters.radius, recipe.solarize_threshold)
             planes = apply_where(parameters.solarize, solarize, planes, threshold)
