@@ -16,8 +16,8 @@ FACTOR_BITS = 14
 def divide(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     """floor(numerator / denominator) of integers >= 0 in float32, the numerator below 2^20.
 
-    It is done in the numerator's place. The half keeps quotients half a denominator's step away from integers, further than any
-    hardware's division errs.
+    It takes the numerator's place. The half keeps quotients half a denominator's step away from
+    integers, further than any hardware's division errs.
     """
     return numerator.add_(0.5).div_(denominator).floor_()
 
