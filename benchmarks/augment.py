@@ -58,7 +58,7 @@ class Setting(NamedTuple):
 CIFAR, MOCOV3 = ("cifar",), ("mocov3-1", "mocov3-2")
 SETTINGS = {
     "cuda": [Setting(CIFAR, 32, 32, 256, 8), Setting(MOCOV3, 224, 256, 64, 8)],
-    "cpu": [Setting(CIFAR, 32, 32, 64, 8), Setting(MOCOV3, 224, 256, 4, 4)],
+    "cpu": [Setting(CIFAR, 32, 32, 64, 8), Setting(MOCOV3, 224, 256, 32, 4)],
 }
 
 
