@@ -1,6 +1,7 @@
 """Operations on the colours of each pixel, with PIL's rounding: jitter and grayscale.
 
-All but ``jitter`` take and return planes of integers 0 to 255 in float32; see ``fixed`` for why.
+All but ``jitter`` take planes of integers 0 to 255 in float32, which they may overwrite, and
+return such planes; see ``fixed`` for why.
 Parameters are (V,) tensors, one number a view.
 """
 
@@ -105,7 +106,7 @@ def rotate_hue(planes: Planes, shift: Tensor) -> Planes:
 
 
 def jitter(planes: Planes, parameters: Parameters, recipe: Recipe) -> Planes:
-    """Brightness, contrast, saturation and hue, in each view's own order, on bytes."""
+    """Brightness, contrast, saturation and hue, in each view's own order."""
     settings = (*parameters.factors.unbind(-1), parameters.hue)
     strengths = (recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue)
     steps: dict[int, Step] = {

@@ -50,7 +50,7 @@ def apply_where(
 def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
     planes = levels(planes)
     few = max(1, _CACHED // planes[0][0].numel())
-    if few == 1:
+    if few == 1:  # large views, in their own place
         for view, number in enumerate(choice.tolist()):
             if number in steps:
                 operation, parameters = steps[number]
@@ -63,8 +63,8 @@ def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Pl
     for number, (operation, parameters) in steps.items():
         every = (choice == number).nonzero()[:, 0]
         for index in every.split(few) if len(every) else ():
-            tensors = (x.index_select(0, index) for x in (*planes, *parameters))
-            red, green, blue, *some = tensors
+            tensors = (*planes, *parameters)
+            red, green, blue, *some = (x.index_select(0, index) for x in tensors)
             for plane, new in zip(planes, operation((red, green, blue), *some), strict=True):
                 plane.index_copy_(0, index, new)
     return planes
