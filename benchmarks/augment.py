@@ -39,6 +39,7 @@ from torch import Tensor
 from torchvision import transforms
 from torchvision.transforms.functional import pil_to_tensor
 
+from dsf.allocator import keep_freed_memory
 from dsf.data.augment import RECIPES, Recipe, TwoSides, Views
 
 SEED = 0
@@ -57,7 +58,7 @@ class Setting(NamedTuple):
 CIFAR, MOCOV3 = ("cifar",), ("mocov3-1", "mocov3-2")
 SETTINGS = {
     "cuda": [Setting(CIFAR, 32, 32, 256, 8), Setting(MOCOV3, 224, 256, 64, 8)],
-    "cpu": [Setting(CIFAR, 32, 32, 64, 8), Setting(MOCOV3, 224, 256, 4, 4)],
+    "cpu": [Setting(CIFAR, 32, 32, 64, 8), Setting(MOCOV3, 224, 256, 32, 4)],
 }
 
 
@@ -136,6 +137,7 @@ _worker: dict[str, Any] = {}
 
 def start_worker(setting: Setting) -> None:
     torch.set_num_threads(1)
+    keep_freed_memory()
     _worker["pictures"] = pictures(setting.stored)
     recipes = [RECIPES[name] for name in setting.recipes]
     _worker["transforms"] = [torchvision_pipeline(recipe, setting.size) for recipe in recipes]

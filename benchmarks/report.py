@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dsf.allocator import keep_freed_memory
 from dsf.training.environment import source_commit
 
 Report = dict[str, Any]
@@ -20,6 +21,7 @@ def parse(documentation: str) -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="write the tables there too")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--commit", help="recorded in the JSON; git's by default")
+    keep_freed_memory()  # as the command line does
     return parser.parse_args()
 
 

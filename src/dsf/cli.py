@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from dsf import __version__
+from dsf.allocator import keep_freed_memory
 from dsf.commands import bench, data, demo, reproduce, train
 from dsf.commands import eval as evaluation
 from dsf.commands.parser import Parser, UsageError
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     # Before torch starts its threads, which would otherwise burn a core whenever one waits.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    keep_freed_memory()
     parser = make_parser()
     try:
         options = _parse(parser, arguments)

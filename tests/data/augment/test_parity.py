@@ -10,7 +10,7 @@ from pil_reference import agree, apply, as_planes, images, operation, replay, to
 from torchvision.transforms import functional
 
 from dsf.data.augment import OPERATIONS, RECIPES, Recipe, Views
-from dsf.data.augment.blur import gaussian_blur
+from dsf.data.augment.blur import box_reach, box_weights, gaussian_blur
 from dsf.data.augment.colour import brightness, contrast, grayscale, rotate_hue, saturation
 from dsf.data.augment.geometry import as_double, nearest
 from dsf.data.augment.levels import solarize
@@ -67,14 +67,15 @@ def test_solarize(threshold):
 def test_blur(radius):
     # At 1.0 one sum in six ends in one half, which PIL rounds by what its weights leave over.
     expected = apply(lambda x: x.filter(ImageFilter.GaussianBlur(radius)), IMAGES)
-    ours = gaussian_blur(as_planes(IMAGES), every(radius), largest=2.0)
+    ours = gaussian_blur(as_planes(IMAGES), box_weights(every(radius), box_reach(2.0)))
     agree(ours, expected, share=0.999)
     agree(ours, expected, levels=0 if radius != 1.0 else 3, share=0.999)
 
 
 def test_large_blur():
     expected = apply(lambda x: x.filter(ImageFilter.GaussianBlur(5.3)), IMAGES)
-    agree(gaussian_blur(as_planes(IMAGES), every(5.3), largest=6.0), expected, share=1)
+    box = box_weights(every(5.3), box_reach(6.0))
+    agree(gaussian_blur(as_planes(IMAGES), box), expected, share=1)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

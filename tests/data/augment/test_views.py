@@ -6,7 +6,7 @@ import pytest
 import torch
 from pil_reference import images
 
-from dsf.data.augment import RECIPES, Recipe, TwoSides, Views, resample
+from dsf.data.augment import RECIPES, Recipe, TwoSides, Views, planes, resample
 
 IMAGES = images()
 SAMPLES = torch.arange(1000, 1064)
@@ -217,3 +217,13 @@ def test_crops_one_by_one_and_together_are_the_same(monkeypatch, size):
         monkeypatch.setattr(resample, "_SMALL", small)
         outcomes.append(views(pictures, samples, 3, ids, sizes))
     assert torch.equal(*outcomes)
+
+
+@both_forms
+@pytest.mark.parametrize("name", RECIPES)
+def test_views_one_by_one_and_together_are_the_same(monkeypatch, name, exact):
+    """As large and small ones are made on a CPU."""
+    views = Views(name, exact=exact, seed=5)
+    expected = views(IMAGES, SAMPLES, 0, IDS)
+    monkeypatch.setattr(planes, "_CACHED", 1)
+    assert torch.equal(views(IMAGES, SAMPLES, 0, IDS), expected)

@@ -16,10 +16,10 @@ FACTOR_BITS = 14
 def divide(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     """floor(numerator / denominator) of integers >= 0 in float32, the numerator below 2^20.
 
-    The half keeps quotients half a denominator's step away from integers, further than any
-    hardware's division errs.
+    It takes the numerator's place. The half keeps quotients half a denominator's step away from
+    integers, further than any hardware's division errs.
     """
-    return (numerator + 0.5).div_(denominator).floor_()
+    return numerator.add_(0.5).div_(denominator).floor_()
 
 
 def fixed(value: float, bits: int) -> int:

@@ -8,23 +8,26 @@ from torch import Tensor
 from dsf.data.augment.fixed import per_view
 
 Planes = tuple[Tensor, Tensor, Tensor]
-"""Red, green and blue, each (V, height, width): bytes between operations, integers in float32
-within. They are arrays of their own, so that a compiled operation that mixes the channels computes
-each pixel once."""
+"""Red, green and blue, each (V, height, width): integers in float32 within an operation, bytes
+between them, or float32 there too where ``eager_on_cpu``. They are arrays of their own, so that a
+compiled operation that mixes the channels computes each pixel once."""
 
 Step = tuple[Callable[..., Planes], tuple[Tensor, ...]]
 """An operation on levels, and its parameters: tensors whose first dimension counts views. It takes
-planes of integers in float32 and the parameters, and returns such planes."""
+planes of integers in float32, which it may overwrite, and the parameters, and returns such
+planes."""
 
 
-_CACHED = 1 << 18  # pixels of a plane that an operation takes at a time, to stay in the cache
+_CACHED = 1 << 16  # pixels of a plane that an operation takes at a time, to stay in the cache
 
 
 def apply_one(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
-    """Apply to each view the step that its (V,) choice names, if any, on bytes.
+    """Apply to each view the step that its (V,) choice names, if any.
 
     On a GPU, and compiled, every step is computed for all views: to ask how many chose it would
-    wait for the device, and shapes would change. In eager mode on the CPU asking is free.
+    wait for the device, and shapes would change. In eager mode on the CPU asking is free, and what
+    takes time is to convert and copy: there planes become float32, and are changed in place if
+    they already are.
     """
     if eager_on_cpu(planes[0]):
         return _apply_to_some(choice, steps, planes)
@@ -45,22 +48,26 @@ def apply_where(
 
 
 def _apply_to_some(choice: Tensor, steps: dict[int, Step], planes: Planes) -> Planes:
-    rows = [planes]
-    source = torch.arange(len(choice))
-    count = len(choice)
+    planes = levels(planes)
     few = max(1, _CACHED // planes[0][0].numel())
+    if few == 1:  # large views, in their own place
+        for view, number in enumerate(choice.tolist()):
+            if number in steps:
+                operation, parameters = steps[number]
+                red, green, blue, *some = (x[view : view + 1] for x in (*planes, *parameters))
+                after = operation((red, green, blue), *some)
+                for old, new in zip((red, green, blue), after, strict=True):
+                    if new is not old:
+                        old.copy_(new)
+        return planes
     for number, (operation, parameters) in steps.items():
         every = (choice == number).nonzero()[:, 0]
         for index in every.split(few) if len(every) else ():
-            red, green, blue = (plane.index_select(0, index) for plane in planes)
-            some = [parameter.index_select(0, index) for parameter in parameters]
-            rows.append(stored(operation(levels((red, green, blue)), *some)))
-            source[index] = torch.arange(len(index)) + count
-            count += len(index)
-    if len(rows) == 1:
-        return planes
-    red, green, blue = (torch.cat(x).index_select(0, source) for x in zip(*rows, strict=True))
-    return red, green, blue
+            tensors = (*planes, *parameters)
+            red, green, blue, *some = (x.index_select(0, index) for x in tensors)
+            for plane, new in zip(planes, operation((red, green, blue), *some), strict=True):
+                plane.index_copy_(0, index, new)
+    return planes
 
 
 def eager_on_cpu(tensor: Tensor) -> bool:

@@ -50,7 +50,7 @@ class RandAugment(nn.Module):
     def colour(
         self, planes: Planes, operation: Tensor, negative: Tensor, positions: Tensor
     ) -> Planes:
-        """Each view's operation, unless it moves pixels, on bytes.
+        """Each view's operation, unless it moves pixels.
 
         ``positions`` is an int64 arange of the views' width.
         """

@@ -66,28 +66,43 @@ def _one_by_one(
     images: Tensor, window: tuple[Tensor, Tensor], across: _Taps, down: _Taps
 ) -> Planes:
     # On a CPU only the rows of the crop are resized, and whole lines are copied and weighed at a
-    # time: columns become lines for the first axis.
+    # time: columns become lines for the first axis. Beyond the window the weight is 0, whatever
+    # the line.
     size, each = across[0].shape[1], across[0].shape[0] // len(images)
-    pixels = images.permute(0, 3, 2, 1).contiguous()  # (B, W, H, 3)
+    columns = images.permute(0, 3, 1, 2).contiguous()  # (B, W, 3, H)
     result = torch.empty(3, len(across[0]), size, size, dtype=torch.uint8)
+    first, last = (edge[:, None, None] for edge in window)
+    rows = torch.minimum(torch.maximum(down[0], first), last) - first
+    x, y = _by_tap(*across), _by_tap(rows, down[1])
     for view, (top, bottom) in enumerate(zip(*(edge.tolist() for edge in window), strict=True)):
-        columns = pixels[view // each, :, top : bottom + 1].flatten(1)
-        columns = _weigh_lines(columns, across[0][view], across[1][view])
-        lines = columns.view(size, -1, 3).transpose(0, 1).flatten(1)
-        lines = _weigh_lines(lines, down[0][view] - top, down[1][view])
-        result[:, view] = lines.view(size, size, 3).permute(2, 0, 1)
+        lines = columns[view // each, :, :, top : bottom + 1].flatten(1)
+        lines = _weigh_lines(lines, x[view])
+        lines = _weigh_lines(lines.view(size, 3, -1).permute(1, 2, 0).contiguous(), y[view])
+        result[:, view] = lines
     red, green, blue = result
     return red, green, blue
 
 
-def _weigh_lines(lines: Tensor, index: Tensor, weights: Tensor) -> Tensor:
-    shape = (len(index), lines.shape[1])
+def _by_tap(index: Tensor, weights: Tensor) -> list[list[_Taps]]:
+    # For every view the taps that weigh anything: the third, say, only where the crop is shrunk.
+    views, size, count = index.shape
+    lines = index.transpose(1, 2).reshape(-1, size).unbind()
+    factors = weights.transpose(1, 2).reshape(-1, size, 1).unbind()
+    used = weights.any(1).flatten().tolist()
+    taps = list(zip(lines, factors, used, strict=True))
+    return [
+        [(line, factor) for line, factor, weighs in taps[start : start + count] if weighs]
+        for start in range(0, views * count, count)
+    ]
+
+
+def _weigh_lines(lines: Tensor, taps: list[_Taps]) -> Tensor:
+    # Of (..., lines, length); index (size,) and weights (size, 1) of every tap.
+    shape = (*lines.shape[:-2], len(taps[0][0]), lines.shape[-1])
     total = torch.full(shape, 1 << (_WEIGHT_BITS - 1), dtype=torch.int32)
-    for tap in range(index.shape[1]):
-        # Beyond the window the weight is 0, whatever the line.
-        line = lines.index_select(0, index[:, tap].clamp(0, len(lines) - 1))
-        total.addcmul_(line.to(torch.int32), weights[:, tap, None])
-    return (total >> _WEIGHT_BITS).to(torch.uint8)
+    for index, weights in taps:
+        total.addcmul_(lines.index_select(-2, index).to(torch.int32), weights)
+    return total.bitwise_right_shift_(_WEIGHT_BITS).to(torch.uint8)
 
 
 def _filter(

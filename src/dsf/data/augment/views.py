@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dsf.data.augment import geometry, resample
-from dsf.data.augment.blur import gaussian_blur
+from dsf.data.augment.blur import box_reach, box_weights, gaussian_blur
 from dsf.data.augment.colour import grayscale, jitter
 from dsf.data.augment.fixed import per_view
 from dsf.data.augment.levels import solarize
@@ -88,6 +88,17 @@ class Views(nn.Module):
             (B, M, 3, size, size) of ``dtype``, as encoders are fastest with it: on a GPU
             ``flatten(0, 1)`` of it is a channels_last view, on a CPU all of it is contiguous.
         """
+        return _joined([self.scaled_planes(images, samples, epoch, view_ids, sizes)])
+
+    def scaled_planes(
+        self,
+        images: Tensor,
+        samples: Tensor,
+        epoch: Tensor | int,
+        view_ids: Tensor,
+        sizes: Tensor | None,
+    ) -> Planes:
+        """The channels of ``forward``, (B, M, size, size) each."""
         self._check(images, samples, epoch, view_ids, sizes)
         if not isinstance(epoch, Tensor):
             epoch = torch.full((), epoch, dtype=torch.int64, device=images.device)
@@ -98,16 +109,14 @@ class Views(nn.Module):
         parameters = self.draw(samples, epoch, view_ids, sizes)
         sizes = sizes[:, None].expand(-1, view_ids.shape[0], -1).flatten(0, 1)
         planes = self.apply_to(images, parameters, sizes)
-        scaled = [
+        red, green, blue = (
             self._scaled(plane, channel).unflatten(0, (*samples.shape, *view_ids.shape))
             for channel, plane in enumerate(planes)
-        ]
-        if images.device.type == "cpu":
-            return torch.stack(scaled, dim=2)
-        return torch.stack(scaled, dim=-1).permute(0, 1, 4, 2, 3)
+        )
+        return red, green, blue
 
     def apply_to(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
-        """The views as (V, size, size) planes of bytes; ``sizes`` is (V, 2) int64."""
+        """The views as (V, size, size) planes of levels; ``sizes`` is (V, 2) int64."""
         recipe = self.recipe
         make = self._at_once if self.fused else self._separately
         planes = make(images, parameters, sizes)
@@ -116,8 +125,8 @@ class Views(nn.Module):
         if recipe.grayscale > 0:
             planes = apply_where(parameters.grayscale, grayscale, planes)
         if recipe.blur > 0:
-            blur = partial(gaussian_blur, largest=recipe.blur_radius[1])
-            planes = apply_where(parameters.radius > 0, blur, planes, parameters.radius)
+            box = box_weights(parameters.radius, box_reach(recipe.blur_radius[1]))
+            planes = apply_where(parameters.radius > 0, gaussian_blur, planes, box)
         if recipe.solarize > 0:
             threshold = torch.full_like(parameters.radius, recipe.solarize_threshold)
             planes = apply_where(parameters.solarize, solarize, planes, threshold)
@@ -126,10 +135,10 @@ class Views(nn.Module):
         return planes
 
     def _scaled(self, plane: Tensor, channel: int) -> Tensor:
-        # Bytes less the mean, by the deviation.
+        # Levels less the mean, by the deviation.
         mean, std = self.recipe.mean[channel], self.recipe.std[channel]
-        centred = plane.to(torch.float32) - 255 * mean
-        return (centred * (1 / (255 * std))).to(self.dtype)
+        centred = plane.to(torch.float32).sub_(255 * mean)
+        return centred.mul_(1 / (255 * std)).to(self.dtype)
 
     def _separately(self, images: Tensor, parameters: Parameters, sizes: Tensor) -> Planes:
         planes = resample.crop(images, parameters, sizes, self.positions)
@@ -230,13 +239,25 @@ class TwoSides(nn.Module):
             raise ValueError(
                 f"view_ids must be one-dimensional and even in number; got {tuple(view_ids.shape)}"
             )
-        first_ids, second_ids = view_ids.chunk(2)
-        first = self.first(images, samples, epoch, first_ids, sizes)
-        second = self.second(images, samples, epoch, second_ids, sizes)
-        if images.device.type == "cpu":
-            return torch.cat([first, second], dim=1)
-        pixels = [side.permute(0, 1, 3, 4, 2) for side in (first, second)]
-        return torch.cat(pixels, dim=1).permute(0, 1, 4, 2, 3)
+        sides = zip((self.first, self.second), view_ids.chunk(2), strict=True)
+        return _joined(
+            [side.scaled_planes(images, samples, epoch, ids, sizes) for side, ids in sides]
+        )
+
+
+def _joined(sides: list[Planes]) -> Tensor:
+    # The views of all sides, (B, M, 3, size, size).
+    if sides[0][0].device.type == "cpu":
+        counts = [planes[0].shape[1] for planes in sides]
+        batch, _, height, width = sides[0][0].shape
+        result = sides[0][0].new_empty(batch, sum(counts), 3, height, width)
+        for part, planes in zip(result.split(counts, dim=1), sides, strict=True):
+            for channel, plane in enumerate(planes):
+                part[:, :, channel] = plane
+        return result
+    pixels = [torch.stack(planes, dim=-1) for planes in sides]
+    joined = pixels[0] if len(pixels) == 1 else torch.cat(pixels, dim=1)
+    return joined.permute(0, 1, 4, 2, 3)
 
 
 def _check_integers(
