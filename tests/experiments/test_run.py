@@ -98,10 +98,13 @@ def test_an_interrupted_run_resumes_exactly(whole, tmp_path, monkeypatch, stop_a
         ["loss.name=loss-average", "momentum.symmetric=true", "accumulate=2"],
         ["loss.name=feature-average", "encoder.name=timm/resnet10t", "encoder.options={drop_rate: "
          "0.5}"],
+        ["loss.name=poly-view", "loss.pooling=arithmetic"],
+        ["loss.name=poly-view", "method=simclr", "loss.queue=0"],
         ["precision=fp64", "loss.name=cosine", "views.count=2"],
         ["views.recipe=mocov3-1", "views.second=mocov3-2", "loss.mode=exact", "head=mlp"],
     ],
-    ids=["mocov3", "adamw", "lars", "accumulate", "dropout", "fp64", "two-recipes"],
+    ids=["mocov3", "adamw", "lars", "accumulate", "dropout", "poly-view",
+         "poly-view-simclr", "fp64", "two-recipes"],
 )  # fmt: skip
 def test_every_kind_of_state_resumes_exactly(tmp_path, overrides):
     settings = tiny.settings("epochs=1", "log_every=2", *overrides)

@@ -99,6 +99,7 @@ def test_overrides():
         ("loss.queue=0", "loss.queue: moco needs a queue of keys"),
         ("method=simclr", "loss.queue: simclr takes its negatives from the batch"),
         ("loss.name=cosine", "views.count: loss.name=cosine takes 2 views; got 8"),
+        ("loss.pooling=harmonic", "loss.pooling: must be 'arithmetic' or 'geometric'; got 'harm"),
         ("loss.divergence=renyi", "loss: divergence 'renyi' needs mode='exact'"),
         ("schedule.warmup_epochs=300", "schedule.warmup_epochs: must be at most epochs, 250"),
         ("epochs=.inf", "epochs: must be a finite number; got inf"),

@@ -129,6 +129,8 @@ def build_loss(settings: Settings) -> ContrastiveLoss[Any]:
         return losses.FeatureAverage(**options)
     if chosen.name == "loss-average":
         return losses.LossAverage(views=settings.views.count // 2, **options)
+    if chosen.name == "poly-view":
+        return losses.PolyView(chosen.pooling, views=settings.views.count // 2, **options)
     return losses.DSFLoss(
         mode=chosen.mode,
         shrink=chosen.shrink,

@@ -17,6 +17,7 @@ from pydantic import (
 
 from dsf.data.augment.recipe import RECIPES, Recipe
 from dsf.losses.dsf import Divergence, DSFSimilarity, Mode, QueueKappa
+from dsf.losses.polyview import Pooling
 from dsf.methods.moco import Shuffle
 from dsf.models import ENCODERS, HEADS
 from dsf.vmf.estimate import Estimator
@@ -157,14 +158,16 @@ class Loss(Part):
         queue: K, keys in the memory bank: for MoCo; 0 for the other methods.
         contrast: InfoNCE or the decoupled one.
         block_size: compute so many logits at a time, for very long queues.
+        pooling: of the poly-view loss.
         mode, shrink, estimator, queue_kappa, divergence, alpha, detach_resultant: DSF's own.
     """
 
-    name: Literal["dsf", "cosine", "loss-average", "feature-average"] = "dsf"
+    name: Literal["dsf", "cosine", "loss-average", "feature-average", "poly-view"] = "dsf"
     temperature: PositiveFloat | None = None
     queue: NonNegativeInt = 4096
     contrast: Literal["infonce", "dcl"] = "infonce"
     block_size: PositiveInt | None = None
+    pooling: Pooling = "geometric"
     mode: Mode = "paper"
     shrink: Annotated[float, Field(gt=0, le=1)] = 0.95
     estimator: Estimator = "banerjee"
@@ -344,7 +347,7 @@ class Settings(Part):
         if self.loss.name == "cosine" and self.views.count != 2:
             raise ValueError(
                 f"views.count: loss.name=cosine takes 2 views; got {self.views.count} "
-                "(loss-average, feature-average and dsf take more)"
+                "(the other losses take more)"
             )
         if self.schedule.warmup_epochs > self.epochs:
             raise ValueError(
