@@ -58,9 +58,7 @@ def test_local_views():
     recipe = settings.views.recipes()[0]
     assert settings.views.local_recipe() == replace(recipe, crop_scale=(0.05, 0.2))
     assert load_recipe("cifar10-dsf").views.total == 8
-    with pytest.raises(
-        ValueError, match=r"divide the 256 local views \(256 images x 1\).* 512"
-    ):
+    with pytest.raises(ValueError, match=r"divide the 256 local views \(256 images x 1\).* 512"):
         load_recipe("cifar10-dsf", ["views.local.count=1", "batch_norm.splits=512"])
     with pytest.raises(ValueError, match=r"views.local.count: loss.name=cosine takes 2 .*got 4"):
         load_recipe("cifar10-moco", ["views.local.count=2"])
