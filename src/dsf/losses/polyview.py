@@ -110,7 +110,7 @@ class PolyView(LossAverage):
         if own is not None:
             count = columns.shape[1]
             skip = own.unsqueeze(-1) * count + torch.arange(count, device=own.device)
-            skip = skip.repeat_interleave(rows.shape[1], dim=0)
+            skip = skip.unsqueeze(1).expand(-1, rows.shape[1], -1).flatten(0, 1)
         assert self.block_size is not None
         flat = rows.flatten(0, 1) / self.temperature
         total = streaming_logsumexp(flat, columns.flatten(0, 1), None, skip, self.block_size)
