@@ -30,6 +30,15 @@ def test_a_step_is_measured(tmp_path, capsys):
         assert step["views_per_second"] > step["images_per_second"] > 0
 
 
+def test_local_views_are_measured_too(tmp_path, capsys):
+    report = tmp_path / "step.json"
+    local = "views.local={count: 2, size: 4}"
+    arguments = ["bench", "step", *tiny.SETTINGS, local, "--steps", "1", "--json", str(report)]
+    assert main(arguments) == 0
+    for step in json.loads(report.read_text())["steps"]:
+        assert step["views_per_second"] == pytest.approx(6 * step["images_per_second"])
+
+
 def test_settings_are_checked(capsys):
     assert main(["bench", "step", "demo", "no=1"]) == 1
     assert "no" in capsys.readouterr().err

@@ -33,9 +33,10 @@ def test_list(capsys):
         assert f"{name}\n  reaches: " in output
 
 
-def test_train_and_resume(tmp_path, capsys):
+@pytest.mark.parametrize("more", [[], ["views.local={count: 6, size: 4, crop_scale: [0.1, 0.3]}"]])
+def test_train_and_resume(tmp_path, capsys, more):
     folder = tmp_path / "run"
-    arguments = ["train", "demo", *tiny.SETTINGS, "epochs=1", "-o", str(folder)]
+    arguments = ["train", "demo", *tiny.SETTINGS, "epochs=1", *more, "-o", str(folder)]
     assert main(arguments) == 0
     output, errors = capsys.readouterr()
     assert output == f"{folder}\n"

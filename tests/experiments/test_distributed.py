@@ -22,6 +22,7 @@ CASES = {
     "moco": [],
     "moco-accumulated": ["accumulate=2"],
     "mocov3": [*tiny.MOCOV3, "momentum.schedule=cosine"],
+    "local": ["views.local={count: 2, size: 8}"],
 }
 
 

@@ -36,8 +36,14 @@ def test_streamed_and_resident_agree(tmp_path):
 @pytest.mark.parametrize("compiled", ["true", "false"])
 @pytest.mark.parametrize(
     "overrides",
-    [[], [*tiny.MOCOV3, "optimiser.name=adamw"], ["method=simclr", "loss.queue=0"]],
-    ids=["moco", "mocov3", "simclr"],
+    [
+        [],
+        [*tiny.MOCOV3, "optimiser.name=adamw"],
+        ["method=simclr", "loss.queue=0"],
+        ["views.local={count: 2, size: 8}"],
+        ["loss.name=poly-view"],
+    ],
+    ids=["moco", "mocov3", "simclr", "local", "poly-view"],
 )
 def test_resume_is_exact_if_deterministic(tmp_path, overrides, compiled):
     settings = tiny.settings(*ON_GPU, "deterministic=true", f"compile={compiled}", *overrides)
@@ -52,7 +58,8 @@ def test_resume_is_exact_if_deterministic(tmp_path, overrides, compiled):
     assert tiny.same(whole, tmp_path / "run")
 
 
-def test_no_step_waits_for_the_device(tmp_path, monkeypatch):
+@pytest.mark.parametrize("overrides", [[], ["views.local={count: 2, size: 8}"]])
+def test_no_step_waits_for_the_device(tmp_path, monkeypatch, overrides):
     from dsf.training.loop import Loop
 
     original = Loop._train_step
@@ -66,7 +73,7 @@ def test_no_step_waits_for_the_device(tmp_path, monkeypatch):
             torch.cuda.set_sync_debug_mode("default")
 
     monkeypatch.setattr(Loop, "_train_step", step)
-    train(tiny.settings(*ON_GPU), tmp_path / "run", show=False)
+    train(tiny.settings(*ON_GPU, *overrides), tmp_path / "run", show=False)
 
 
 def test_a_recorded_step_gives_the_same_numbers(tmp_path):

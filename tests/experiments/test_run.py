@@ -13,6 +13,8 @@ from dsf.experiments import build, load_recipe, train
 from dsf.training import Interrupted, NonFiniteLossError
 from dsf.training.loop import Loop
 
+LOCAL = ["views.local.count=2", "views.local.size=4"]
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
@@ -98,10 +100,20 @@ def test_an_interrupted_run_resumes_exactly(whole, tmp_path, monkeypatch, stop_a
         ["loss.name=loss-average", "momentum.symmetric=true", "accumulate=2"],
         ["loss.name=feature-average", "encoder.name=timm/resnet10t", "encoder.options={drop_rate: "
          "0.5}"],
+        ["loss.name=poly-view", "loss.pooling=arithmetic"],
+        ["loss.name=poly-view", "method=simclr", "loss.queue=0"],
+        LOCAL,
+        [*LOCAL, *tiny.MOCOV3, "loss.name=poly-view"],
+        [*LOCAL, "method=simclr", "loss.queue=0", "loss.name=feature-average"],
+        [*LOCAL, "loss.name=loss-average", "momentum.symmetric=true", "accumulate=2"],
+        [*LOCAL, "views.size=32", "views.local.size=16", "encoder.name=mocov3-vit-small",
+         "encoder.options={image_size: 32, depth: 1, embed_dim: 48, num_heads: 2}"],
         ["precision=fp64", "loss.name=cosine", "views.count=2"],
         ["views.recipe=mocov3-1", "views.second=mocov3-2", "loss.mode=exact", "head=mlp"],
     ],
-    ids=["mocov3", "adamw", "lars", "accumulate", "dropout", "fp64", "two-recipes"],
+    ids=["mocov3", "adamw", "lars", "accumulate", "dropout", "poly-view",
+         "poly-view-simclr", "local", "local-mocov3", "local-simclr", "local-symmetric",
+         "local-vit", "fp64", "two-recipes"],
 )  # fmt: skip
 def test_every_kind_of_state_resumes_exactly(tmp_path, overrides):
     settings = tiny.settings("epochs=1", "log_every=2", *overrides)
@@ -115,6 +127,39 @@ def test_every_kind_of_state_resumes_exactly(tmp_path, overrides):
     (last / "state.json").unlink()
     train(often, tmp_path / "run", resume=True, show=False)
     assert tiny.same(tmp_path / "whole", tmp_path / "run")
+
+
+def test_local_views_count_and_matter(whole, tmp_path):
+    folder = train(tiny.settings(*LOCAL), tmp_path / "local", show=False)
+    assert tiny.lines(folder) != tiny.lines(whole)
+    assert tiny.tensors(folder).keys() == tiny.tensors(whole).keys()
+    assert read_json(folder / "results.json")["training"]["views"] == 12 * 16 * 6
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["views"]["local"] == {"count": 2, "size": 4, "crop_scale": [0.05, 0.14]}
+    other = tiny.settings(*LOCAL, "views.local.crop_scale=[0.1, 0.2]")
+    with pytest.raises(ValueError, match=r"views.local.crop_scale: the run in .* has \(0.05, 0.1"):
+        train(other, folder, resume=True, show=False)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["encoder.name=timm/vit_tiny_patch16_224", "encoder.options={img_size: 32, depth: 1}"],
+            r"views.local.size: timm/vit_tiny_patch16_224 takes no images of 16 pixels: .*"
+            r"Try encoder.options=\{dynamic_img_size: true\}",
+        ),
+        (
+            ["encoder.name=mocov3-vit-small", "views.local.size=24"],
+            r"mocov3-vit-small takes no images of 24 pixels: .*divisible by patch size \(16\)\.$",
+        ),
+    ],
+)
+def test_encoders_that_take_no_local_views(tmp_path, overrides, message):
+    size = ["views.size=32", "views.local.count=2", "views.local.size=16"]
+    with pytest.raises(ValueError, match=message):
+        train(tiny.settings(*size, "encoder.options={}", *overrides), tmp_path / "run", show=False)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_finished_run_stays(whole, capsys):

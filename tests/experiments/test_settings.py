@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -51,6 +52,18 @@ def test_views_of_two_kinds_share_a_normalisation():
     assert (first.solarize, second.solarize) == (0.0, 0.2)
 
 
+def test_local_views():
+    settings = load_recipe("cifar10-dsf", ["views.local={count: 6, crop_scale: [0.05, 0.2]}"])
+    assert (settings.views.total, settings.views.local.size) == (14, 16)
+    recipe = settings.views.recipes()[0]
+    assert settings.views.local_recipe() == replace(recipe, crop_scale=(0.05, 0.2))
+    assert load_recipe("cifar10-dsf").views.total == 8
+    with pytest.raises(ValueError, match=r"divide the 256 local views \(256 images x 1\).* 512"):
+        load_recipe("cifar10-dsf", ["views.local.count=1", "batch_norm.splits=512"])
+    with pytest.raises(ValueError, match=r"views.local.count: loss.name=cosine takes 2 .*got 4"):
+        load_recipe("cifar10-moco", ["views.local.count=2"])
+
+
 def test_the_authors_settings():
     dsf, moco = load_recipe("cifar10-dsf"), load_recipe("cifar10-moco")
     # But for the learning rate, 0.06: see the recipe for how it was chosen.
@@ -100,6 +113,12 @@ def test_overrides():
         ("loss.queue=0", "loss.queue: moco needs a queue of keys"),
         ("method=simclr", "loss.queue: simclr takes its negatives from the batch"),
         ("loss.name=cosine", "views.count: loss.name=cosine takes 2 views; got 8"),
+        ("views.local.count=-1", "views.local.count: must be greater than or equal to 0; got -1"),
+        ("views.local=6", "views.local: has settings of its own (views.local.count, views.local.s"),
+        ("views.local={count: 1, size: 40}", "views.local.size: must be at most views.size, 32;"),
+        ("views.local.crop_scale=[0.5, 2]", "views.local: crop_scale must"),
+        ("views.local.scale=[0.5, 1]", "views.local.scale: no such setting; "),
+        ("loss.pooling=harmonic", "loss.pooling: must be 'arithmetic' or 'geometric'; got 'harm"),
         ("loss.divergence=renyi", "loss: divergence 'renyi' needs mode='exact'"),
         ("schedule.warmup_epochs=300", "schedule.warmup_epochs: must be at most epochs, 250"),
         ("epochs=.inf", "epochs: must be a finite number; got inf"),

@@ -1,21 +1,28 @@
 """Losses under torch.compile, and on a CUDA device."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from dsf.losses import CosineLoss, DSFLoss, FeatureAverage, LossAverage
+from dsf.losses import CosineLoss, DSFLoss, FeatureAverage, LossAverage, PolyView
 
 B, M, D, K = 8, 4, 32, 24
 SETTINGS = {"both": {}, "cross": {"in_batch": "cross"}, "queue": {"memory_bank_size": (K, D)}}
-LOSSES = {"dsf": DSFLoss, "feature-average": FeatureAverage, "loss-average": LossAverage}
+LOSSES = {
+    "dsf": DSFLoss,
+    "feature-average": FeatureAverage,
+    "loss-average": LossAverage,
+    "poly-view": partial(PolyView, "arithmetic"),
+}
 every_loss = pytest.mark.parametrize("kind", LOSSES.values(), ids=LOSSES)
 every_setting = pytest.mark.parametrize("setting", SETTINGS)
 
 
 def make(kind, setting, device="cpu"):
     options = dict(SETTINGS[setting])
-    if kind is LossAverage:
+    if kind not in (DSFLoss, FeatureAverage):
         options["views"] = M
     torch.manual_seed(0)
     return kind(**options).to(device)

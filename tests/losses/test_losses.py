@@ -11,6 +11,7 @@ from dsf.losses import (
     DSFLoss,
     FeatureAverage,
     LossAverage,
+    PolyView,
     decoupled_info_nce,
     info_nce,
 )
@@ -23,6 +24,9 @@ LOSSES = {
     "feature-average": (FeatureAverage, 3, {}),
     "feature-average-normalized": (FeatureAverage, 3, {"normalize": True}),
     "loss-average": (LossAverage, 3, {}),
+    "poly-view-arithmetic": (PolyView, 3, {"pooling": "arithmetic"}),
+    "poly-view-geometric": (PolyView, 3, {"pooling": "geometric"}),
+    "poly-view-blocks": (PolyView, 3, {"pooling": "arithmetic", "block_size": 4}),
     **{f"dsf-{mode}": (DSFLoss, 3, {"mode": mode}) for mode in ("paper", "exact", "literal")},
     "dsf-one-view": (DSFLoss, 1, {}),
     "dsf-mle": (DSFLoss, 3, {"mode": "exact", "estimator": "mle"}),
@@ -43,7 +47,7 @@ every_setting = pytest.mark.parametrize("setting", SETTINGS)
 def make(name, setting, **more):
     kind, views, options = LOSSES[name]
     options = {**options, **SETTINGS[setting], **more}
-    if kind is LossAverage and "memory_bank_size" in options:
+    if issubclass(kind, LossAverage) and "memory_bank_size" in options:
         options["views"] = views
     torch.manual_seed(0)
     loss = kind(**options).double()
@@ -138,8 +142,10 @@ class TestEveryLoss:
     def test_bad_shapes(self, name, setting):
         loss, views = make(name, setting)
         out0, out1 = features(views)
-        with pytest.raises(ValueError, match="out0 and out1 must have the same shape"):
+        with pytest.raises(ValueError, match="must have the same number of samples"):
             loss(out0, out1[:-1])
+        with pytest.raises(ValueError, match="and the same dimension; got"):
+            loss(out0, out1[..., :-1])
         for bad in (out0[:0], out0[..., :0], out0[0, 0], out0.long()):
             with pytest.raises(ValueError, match="out0 must hold features of shape"):
                 loss(bad, out1)
@@ -161,7 +167,9 @@ def test_the_terms_of_other_images(mode):
 
 
 class TestQueue:
-    @pytest.mark.parametrize("name", ["cosine", "feature-average", "loss-average", "dsf-paper"])
+    @pytest.mark.parametrize(
+        "name", ["cosine", "feature-average", "loss-average", "poly-view-geometric", "dsf-paper"]
+    )
     def test_contrast_first_enqueue_after(self, name):
         loss, views = make(name, "queue")
         out0, out1 = features(views)

@@ -30,6 +30,9 @@ METHODS = {
         {"in_batch": "cross"},
     ),
 }
+# The same with local views, whose number times two processes divides the splits.
+LOCAL = 4
+CROPS = ("simclr", "moco", "moco-symmetric", "mocov3")
 NORMS = ("group", "split")
 CASES = [
     f"{method}/{loss}/{norm}"
@@ -38,6 +41,11 @@ CASES = [
     for norm in NORMS
     # A local order makes groups of its own: only without groups is it the same in one process.
     if not (method == "moco-local" and norm == "split")
+]
+CASES += [
+    f"{method}+crops/{loss}/split"
+    for method in CROPS
+    for loss in ("dsf", "loss-average", "feature-average")
 ]
 
 
@@ -55,7 +63,7 @@ class Encoder(nn.Sequential):
 
 
 def make_method(case: str) -> nn.Module:
-    method, loss, norm = case.split("/")
+    method, loss, norm = case.replace("+crops", "").split("/")
     make_loss, loss_options = LOSSES[loss]
     make, options, setting = METHODS[method]
     torch.manual_seed(1)
@@ -84,7 +92,11 @@ def train(case: str) -> dict[str, torch.Tensor]:
     for step in range(STEPS):
         shape = (IMAGES, views, 3, 8, 8)
         images = torch.randn(shape, generator=generator, dtype=torch.float64)
-        output = wrapped(images[rank::size])
+        local = None
+        if "+crops" in case:
+            shape = (IMAGES, LOCAL, 3, 6, 6)
+            local = torch.randn(shape, generator=generator, dtype=torch.float64)[rank::size]
+        output = wrapped(images[rank::size], local=local)
         optimiser.zero_grad()
         output.loss.backward()
         optimiser.step()

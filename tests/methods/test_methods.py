@@ -7,12 +7,18 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from dsf.losses import CosineLoss, DSFLoss, FeatureAverage, LossAverage
+from dsf.losses import CosineLoss, DSFLoss, FeatureAverage, LossAverage, PolyView
 from dsf.methods import MethodOutput, MoCo, MoCoV3, SimCLR
 from dsf.models import create_encoder, split_batch_norm
 
 B, D, K = 8, 6, 24
-LOSSES = {"cosine": CosineLoss, "feature": FeatureAverage, "loss": LossAverage, "dsf": DSFLoss}
+LOSSES = {
+    "cosine": CosineLoss,
+    "feature": FeatureAverage,
+    "loss": LossAverage,
+    "poly": PolyView,
+    "dsf": DSFLoss,
+}
 METHODS = ["simclr", "moco", "moco-symmetric", "mocov3"]
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -30,7 +36,7 @@ class Encoder(nn.Sequential):
 
 def make(name, loss="dsf", m=2, encoder=None, **options):
     torch.manual_seed(0)
-    loss_options = {"views": m} if loss == "loss" else {}
+    loss_options = {"views": m} if loss in ("loss", "poly") else {}
     if name == "simclr":
         kind = SimCLR
     elif name == "mocov3":
@@ -60,7 +66,7 @@ def features(function, views):
 @every_method
 class TestEveryMethod:
     @pytest.mark.parametrize(
-        ("loss", "m"), [("cosine", 1), *product(("feature", "loss", "dsf"), (1, 3))]
+        ("loss", "m"), [("cosine", 1), *product(("feature", "loss", "poly", "dsf"), (1, 3))]
     )
     def test_loss_and_gradients(self, name, loss, m):
         method = make(name, loss, m)

@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from dsf import distributed, losses
 from dsf.data import EpochSampler, Split, load
-from dsf.data.augment import Recipe, TwoSides
+from dsf.data.augment import MultiCrop, Recipe, TwoSides
 from dsf.data.augment import Views as ViewMaker
 from dsf.experiments.recipe import make_settings
 from dsf.experiments.settings import AUTO, Settings
@@ -84,8 +84,32 @@ def build_method(settings: Settings, steps: int = 1) -> Method:
     return split_batch_norm(method, splits) if splits > 1 else method
 
 
+def check_local_views(settings: Settings) -> None:
+    """Raise ``ValueError`` where the encoder takes no images of the local views' size."""
+    size = settings.views.local.size
+    if settings.views.local.count == 0:
+        return
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        encoder = _encoder(settings).eval()
+        try:
+            encoder(torch.zeros(1, 3, size, size))
+        except (AssertionError, RuntimeError) as error:
+            fixed = getattr(getattr(encoder, "patch_embed", None), "strict_img_size", False)
+            raise ValueError(
+                f"views.local.size: {settings.encoder.name} takes no images of {size} pixels: "
+                f"{error}" + (" Try encoder.options={dynamic_img_size: true}" if fixed else "")
+            ) from error
+
+
+def _encoder(settings: Settings) -> nn.Module:
+    name, options = settings.encoder.name, settings.encoder.options
+    if settings.views.local.count and name.startswith("mocov3-vit"):
+        options = {"dynamic_img_size": True} | options  # positions are interpolated
+    return create_encoder(name, **options)
+
+
 def _method(settings: Settings, steps: int) -> Method:
-    encoder = create_encoder(settings.encoder.name, **settings.encoder.options)
+    encoder = _encoder(settings)
     loss = build_loss(settings)
     heads: dict[str, Any] = {
         "projector": settings.head,
@@ -129,6 +153,8 @@ def build_loss(settings: Settings) -> ContrastiveLoss[Any]:
         return losses.FeatureAverage(**options)
     if chosen.name == "loss-average":
         return losses.LossAverage(views=settings.views.count // 2, **options)
+    if chosen.name == "poly-view":
+        return losses.PolyView(chosen.pooling, views=settings.views.count // 2, **options)
     return losses.DSFLoss(
         mode=chosen.mode,
         shrink=chosen.shrink,
@@ -168,11 +194,16 @@ def build_views(settings: Settings, device: torch.device) -> nn.Module:
     chosen = settings.views
     dtype = DTYPES[settings.precision]
 
-    def side(recipe: Recipe) -> ViewMaker:
-        return ViewMaker(recipe, chosen.size, settings.seed, chosen.exact, dtype)
+    def side(recipe: Recipe, size: int) -> ViewMaker:
+        return ViewMaker(recipe, size, settings.seed, chosen.exact, dtype)
 
-    sides = [side(recipe) for recipe in chosen.recipes()]
-    views = (TwoSides(*sides) if len(sides) == 2 else sides[0]).to(device)
+    sides = [side(recipe, chosen.size) for recipe in chosen.recipes()]
+    whole = TwoSides(*sides) if len(sides) == 2 else sides[0]
+    views: nn.Module = whole
+    if chosen.local.count:
+        local = side(chosen.local_recipe(), chosen.local.size)
+        views = MultiCrop(whole, local, chosen.local.count)
+    views = views.to(device)
     if settings.compile:
         views.compile(dynamic=False)
     return views

@@ -118,7 +118,7 @@ def _measure(
         what,
         1e3 * seconds,
         speed,
-        settings.views.count * speed,
+        settings.views.total * speed,
         peak,
         ready - started,
         kernels=kernels,
@@ -130,14 +130,19 @@ class _MadeBefore(nn.Module):
 
     def __init__(self, settings: Settings, device: torch.device) -> None:
         super().__init__()
-        count, size = settings.batch_size // settings.accumulate, settings.views.size
-        shape = (count, settings.views.count, size, size, 3)
-        views = torch.randn(shape, dtype=DTYPES[settings.precision], device=device)
-        self.views = views.permute(0, 1, 4, 2, 3)
-        if device.type == "cpu":
-            self.views = self.views.contiguous()
+        count, chosen = settings.batch_size // settings.accumulate, settings.views
 
-    def forward(self, *_: Tensor | None) -> Tensor:
+        def make(views: int, size: int) -> Tensor:
+            shape = (count, views, size, size, 3)
+            made = torch.randn(shape, dtype=DTYPES[settings.precision], device=device)
+            made = made.permute(0, 1, 4, 2, 3)
+            return made.contiguous() if device.type == "cpu" else made
+
+        self.views: Tensor | tuple[Tensor, Tensor] = make(chosen.count, chosen.size)
+        if chosen.local.count:
+            self.views = self.views, make(chosen.local.count, chosen.local.size)
+
+    def forward(self, *_: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
         return self.views
 
 
@@ -148,7 +153,7 @@ def _make_loop(
     method = build.place(build.build_method(settings), settings, device)
     plan = Plan(
         1,
-        settings.views.count,
+        settings.views.total,
         settings.accumulate,
         settings.precision,  # type: ignore[arg-type]
         settings.graph is True,

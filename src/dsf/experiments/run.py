@@ -49,6 +49,7 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
     split = build.load_split(settings, settings.data.split)
     settings = build.resolve(settings, split)
     check_evaluation(settings)
+    build.check_local_views(settings)
     device = distributed.start(settings.device)
     try:
         if distributed.rank() == 0:
@@ -94,7 +95,7 @@ def _make_loop(settings: Settings, split: Any, folder: Path, device: torch.devic
     torch.manual_seed(settings.seed + distributed.rank())  # for layers that draw by themselves
     plan = Plan(
         settings.epochs,
-        settings.views.count,
+        settings.views.total,
         settings.accumulate,
         settings.precision,  # type: ignore[arg-type]
         settings.graph is True,
@@ -203,7 +204,7 @@ def _cost(loop: Loop, settings: Settings) -> dict[str, Any]:
     return {
         "protocol": {"recipe": settings.recipe, "epochs": settings.epochs, "seed": settings.seed},
         "images": images,
-        "views": images * settings.views.count,
+        "views": images * settings.views.total,
         "processes": distributed.world_size(),
         "device_seconds": loop.seconds["all"] * distributed.world_size(),
         "peak_memory_bytes": peak,

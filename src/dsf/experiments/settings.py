@@ -1,11 +1,8 @@
 """The settings of a run: what may be chosen, the defaults, and what contradicts what."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -15,8 +12,10 @@ from pydantic import (
     model_validator,
 )
 
-from dsf.data.augment.recipe import RECIPES, Recipe
+from dsf.experiments.part import Part
+from dsf.experiments.view_settings import Views
 from dsf.losses.dsf import Divergence, DSFSimilarity, Mode, QueueKappa
+from dsf.losses.polyview import Pooling
 from dsf.methods.moco import Shuffle
 from dsf.models import ENCODERS, HEADS
 from dsf.vmf.estimate import Estimator
@@ -24,14 +23,6 @@ from dsf.vmf.estimate import Estimator
 AUTO: Literal["auto"] = "auto"
 Switch = Literal["auto", True, False]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-class Part(BaseModel):
-    """What all settings share: unknown names and infinite numbers are errors."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True
-    )
 
 
 class Data(Part):
@@ -54,54 +45,6 @@ class Data(Part):
     resident: Switch = AUTO
 
 
-class Views(Part):
-    """How the views of an image are made.
-
-    Attributes:
-        count: M, views an image; one half are queries, the other keys.
-        size: their height and width.
-        recipe: by what augmentation.
-        second: by what those of the second half, where it is another.
-        options: what to change in both, of ``dsf.data.augment.Recipe``.
-        exact: torchvision's order of operations; false: movements are part of the crop.
-    """
-
-    count: Annotated[int, Field(ge=2, multiple_of=2)] = 8
-    size: Annotated[int, Field(ge=4, le=4096)] = 32
-    recipe: str = "cifar"
-    second: str | None = None
-    options: dict[str, Any] = {}
-    exact: bool = True
-
-    @field_validator("recipe", "second")
-    @classmethod
-    def _known(cls, value: str | None) -> str | None:
-        if value is not None and value not in RECIPES:
-            raise ValueError(f"must be one of {', '.join(RECIPES)}")
-        return value
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        try:
-            self.recipes()
-        except (TypeError, ValueError) as error:
-            message = str(error).replace("Recipe.__init__() got an unexpected keyword", "no such")
-            raise ValueError(f"views.options: {message}") from None
-        return self
-
-    def recipes(self) -> list[Recipe]:
-        """One recipe, or one a half; a normalisation for all, which evaluation can share."""
-        options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in self.options.items()
-        }
-        first = replace(RECIPES[self.recipe], **options)
-        if self.second is None:
-            return [first]
-        shared = {"mean": first.mean, "std": first.std}
-        return [first, replace(RECIPES[self.second], **options | shared)]
-
-
 class Encoder(Part):
     """The network that is kept.
 
@@ -112,7 +55,7 @@ class Encoder(Part):
     """
 
     name: str = "resnet18"
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -157,14 +100,16 @@ class Loss(Part):
         queue: K, keys in the memory bank: for MoCo; 0 for the other methods.
         contrast: InfoNCE or the decoupled one.
         block_size: compute so many logits at a time, for very long queues.
+        pooling: of the poly-view loss.
         mode, shrink, estimator, queue_kappa, divergence, alpha, detach_resultant: DSF's own.
     """
 
-    name: Literal["dsf", "cosine", "loss-average", "feature-average"] = "dsf"
+    name: Literal["dsf", "cosine", "loss-average", "feature-average", "poly-view"] = "dsf"
     temperature: PositiveFloat | None = None
     queue: NonNegativeInt = 4096
     contrast: Literal["infonce", "dcl"] = "infonce"
     block_size: PositiveInt | None = None
+    pooling: Pooling = "geometric"
     mode: Mode = "paper"
     shrink: Annotated[float, Field(gt=0, le=1)] = 0.95
     estimator: Estimator = "banerjee"
@@ -341,10 +286,11 @@ class Settings(Part):
                 f"loss.queue: {self.method} takes its negatives from the batch, so it must be 0; "
                 f"got {self.loss.queue}"
             )
-        if self.loss.name == "cosine" and self.views.count != 2:
+        if self.loss.name == "cosine" and self.views.total != 2:
+            which = "count" if self.views.count != 2 else "local.count"
             raise ValueError(
-                f"views.count: loss.name=cosine takes 2 views; got {self.views.count} "
-                "(loss-average, feature-average and dsf take more)"
+                f"views.{which}: loss.name=cosine takes 2 views; got {self.views.total} "
+                "(the other losses take more)"
             )
         if self.schedule.warmup_epochs > self.epochs:
             raise ValueError(
@@ -376,10 +322,11 @@ def check_batch(settings: Settings, processes: int) -> None:
         )
     images = settings.batch_size // settings.accumulate
     side = settings.views.count // (1 if settings.method == "simclr" else 2)
-    group, rest = divmod(images * side, settings.batch_norm.splits)
-    if rest or group < 2:
-        raise ValueError(
-            f"batch_norm.splits: must divide the {images * side} views ({images} images x {side}) "
-            f"that an encoder sees at a time into groups of at least 2; "
-            f"got {settings.batch_norm.splits}"
-        )
+    for kind, count in (("", side), ("local ", settings.views.local.count)):
+        group, rest = divmod(images * count, settings.batch_norm.splits)
+        if count and (rest or group < 2):
+            raise ValueError(
+                f"batch_norm.splits: must divide the {images * count} {kind}views ({images} images "
+                f"x {count}) that an encoder sees at a time into groups of at least 2; "
+                f"got {settings.batch_norm.splits}"
+            )

@@ -4,6 +4,7 @@ from dsf.losses._base import ContrastiveLoss, Diagnostics
 from dsf.losses.contrast import decoupled_info_nce, info_nce
 from dsf.losses.cosine import CosineLoss, FeatureAverage, LossAverage
 from dsf.losses.dsf import DSFLoss, DSFSimilarity
+from dsf.losses.polyview import PolyView
 
 __all__ = [
     "ContrastiveLoss",
@@ -13,6 +14,7 @@ __all__ = [
     "Diagnostics",
     "FeatureAverage",
     "LossAverage",
+    "PolyView",
     "decoupled_info_nce",
     "info_nce",
 ]

@@ -133,6 +133,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     def forward(self, out0: Features, out1: Features, update_queue: bool = True) -> Tensor:
         """The loss of two sides, each (B, m, D), m tensors (B, D), or (B, D) for one view.
 
+        Their m may differ, where the loss takes several views.
         ``update_queue=False`` leaves it to the caller to enqueue the keys, by :meth:`remember`.
         """
         loss, _ = self._evaluate(out0, out1, update_queue, diagnose=False)
@@ -156,9 +157,9 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         self, out0: Features, out1: Features, update_queue: bool, diagnose: bool
     ) -> tuple[Tensor, Diagnostics]:
         views0, views1 = as_views("out0", out0), as_views("out1", out1)
-        if views0.shape != views1.shape:
+        if views0.shape[::2] != views1.shape[::2]:
             raise ValueError(
-                "out0 and out1 must have the same shape; "
+                "out0 and out1 must have the same number of samples and the same dimension; "
                 f"got {tuple(views0.shape)} and {tuple(views1.shape)} as (B, m, D)"
             )
         with torch.autocast(views0.device.type, enabled=False):
@@ -181,10 +182,10 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
 
     def _bank(self, queue: Queue, query: R, key: R) -> R:
         bank = self.bank(queue, query, key)
-        if bank[0].shape[1:] != query[0].shape[1:]:
+        if bank[0].shape[1:] != key[0].shape[1:]:
             raise ValueError(
                 f"the memory bank holds keys of shape {tuple(bank[0].shape[1:])}; "
-                f"got features of shape {tuple(query[0].shape[1:])}"
+                f"got features of shape {tuple(key[0].shape[1:])}"
             )
         return bank
 
@@ -277,8 +278,10 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     def _diagnose(self, positive: Tensor, negative: Tensor, query: R, key: R) -> Diagnostics:
         result = {"margin": (positive - negative).mean()}
         symmetric = self.queue is None and self.in_batch == "both"
-        constant = self.row_constant(concatenate(query, key) if symmetric else query)
-        if constant is not None:
+        sides = (query, key) if symmetric else (query,)
+        constants = [c for c in map(self.row_constant, sides) if c is not None]
+        if constants:
+            constant = torch.cat(constants)
             positive, negative = positive + constant, negative + constant
         result |= {"positive": positive.mean(), "negative": negative.mean()}
         return result | self.statistics(query, key)

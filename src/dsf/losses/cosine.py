@@ -12,7 +12,7 @@ from dsf.losses.queue import Queue
 class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
     """Feature_avg: contrast between the means of the m unit features.
 
-    The similarity of two means is the mean of the m x m cosines between their views.
+    The similarity of two means is the mean of the m x m' cosines between their views.
     ``normalize=True`` makes the means unit vectors first.
     """
 
@@ -80,10 +80,11 @@ class CosineLoss(FeatureAverage):
 
 
 class LossAverage(ContrastiveLoss[tuple[Tensor]]):
-    """Loss_avg: the mean of the cosine loss over the m x m pairs of views.
+    """Loss_avg: the mean of the cosine loss over the m x m' pairs of views.
 
     Pair (l, l') contrasts the l-th view of each query with the l'-th views of all keys, so that
-    every method spans the same images. ``views`` is m, needed with a memory bank only.
+    every method spans the same images. ``views`` is m', of the keys, needed with a memory bank
+    only.
     """
 
     def __init__(
@@ -108,15 +109,15 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
         return (unit(views),)
 
     def factors(self, query: tuple[Tensor], key: tuple[Tensor]) -> Factors:
-        """Cosines, (m, m, N, M)."""
+        """Cosines, (m, m', N, M)."""
         return Factors(query[0].movedim(1, 0).unsqueeze(1), key[0].movedim(1, 0))
 
     def paired(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
-        """Cosines of corresponding samples, (m, m, N)."""
+        """Cosines of corresponding samples, (m, m', N)."""
         return torch.einsum("nld,nkd->lkn", query[0], key[0])
 
     def make_queue(self, size: int, dimension: int) -> Queue:
-        """A queue of all m views of each key."""
+        """A queue of all views of each key."""
         return Queue(size, features=(self._views, dimension))
 
     def _against_batch(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Tensor, Tensor]:
@@ -132,7 +133,7 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
 
     @staticmethod
     def _problems(query: Tensor, key: Tensor) -> Tensor:
-        m = query.shape[1]
-        first = query.movedim(1, 0).unsqueeze(1).expand(m, m, -1, -1)
-        second = key.movedim(1, 0).unsqueeze(0).expand(m, m, -1, -1)
+        pairs = query.shape[1], key.shape[1]
+        first = query.movedim(1, 0).unsqueeze(1).expand(*pairs, -1, -1)
+        second = key.movedim(1, 0).unsqueeze(0).expand(*pairs, -1, -1)
         return torch.cat([first, second], dim=2)

@@ -177,6 +177,9 @@ class DSFSimilarity:
 class DSFLoss(ContrastiveLoss[ViewDistribution]):
     """Contrast between distributions of views, by :class:`DSFSimilarity`.
 
+    The sides may have unequal numbers of views; the resultant of fewer is the larger on average,
+    E R^2 = rho^2 + (1 - rho^2) / m, and so is their kappa.
+
     Args:
         temperature: 1, as there is nothing to tune; the paper's table varies it.
         memory_bank_size: 0, or (K, D) for a queue of K keys: mean directions and concentrations.

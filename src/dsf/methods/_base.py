@@ -53,17 +53,32 @@ class Method(nn.Module, ABC):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     @abstractmethod
-    def compute(self, first: Tensor, second: Tensor, diagnose: bool) -> MethodOutput:
-        """The loss of two halves of the views, each (B, m, 3, H, W)."""
+    def compute(
+        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
+    ) -> MethodOutput:
+        """The loss of two halves of the views, each (B, m, 3, H, W), and of local ones."""
 
-    def forward(self, views: Views, diagnose: bool = True) -> MethodOutput:
+    def forward(
+        self, views: Views, diagnose: bool = True, local: Views | None = None
+    ) -> MethodOutput:
         """The loss of M = 2 m views an image; the halves become the two sides of the contrast.
 
         Args:
             views: (B, M, 3, H, W), or M tensors (B, 3, H, W).
             diagnose: also compute diagnostics.
+            local: further views of the queries, of another resolution, in the same form
+                (multi-crop: Caron et al., 2020). They are encoded apart, so that to BatchNorm they
+                are a batch of their own, and no key is made of them.
         """
-        return self.compute(*halves(views), diagnose)
+        first, second = halves(views)
+        if local is None:
+            return self.compute(first, second, diagnose)
+        local = as_images("local", local)
+        if len(local) != len(first):
+            raise ValueError(
+                f"views and local must be of the same images; got {len(first)} and {len(local)}"
+            )
+        return self.compute(first, second, diagnose, local)
 
     def project(self, images: Tensor) -> Tensor:
         """What the loss sees of (N, 3, H, W) images."""
@@ -83,18 +98,24 @@ class Method(nn.Module, ABC):
         return MethodOutput(self.loss(out0, out1, update_queue), {})
 
 
-def halves(views: Views) -> tuple[Tensor, Tensor]:
-    """The two sides of the views, each (B, m, 3, H, W)."""
+def as_images(name: str, views: Views) -> Tensor:
+    """Views as (B, M, 3, H, W)."""
     if not isinstance(views, Tensor):
         shapes = {tuple(view.shape) for view in views}
         if len(shapes) != 1:
-            raise ValueError(f"views must be tensors of one shape; got {shapes or 'none'}")
+            raise ValueError(f"{name} must be tensors of one shape; got {shapes or 'none'}")
         views = torch.stack(list(views), dim=1)
     if views.dim() != 5 or 0 in views.shape:
         raise ValueError(
-            "views must be (B, M, 3, H, W) or M tensors (B, 3, H, W), none empty; "
+            f"{name} must be (B, M, 3, H, W) or M tensors (B, 3, H, W), none empty; "
             f"got {tuple(views.shape)} as (B, M, 3, H, W)"
         )
+    return views
+
+
+def halves(views: Views) -> tuple[Tensor, Tensor]:
+    """The two sides of the views, each (B, m, 3, H, W)."""
+    views = as_images("views", views)
     m, odd = divmod(views.shape[1], 2)
     if odd:
         raise ValueError(f"the number of views must be even, M = 2 m; got {views.shape[1]}")
@@ -106,6 +127,11 @@ def each_view(function: Callable[[Tensor], Tensor], views: Tensor) -> Tensor:
     flat = views.flatten(0, 1)
     features = function(flat)
     return features.view(*views.shape[:2], -1)
+
+
+def beside(features: Tensor, local: Tensor | None) -> Tensor:
+    """The features of a side, (B, m, D), with those of the local views behind them, if any."""
+    return features if local is None else torch.cat([features, local], dim=1)
 
 
 def encode(encoder: nn.Module, images: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dsf import distributed
 from dsf.losses import ContrastiveLoss
-from dsf.methods._base import MethodOutput, each_view
+from dsf.methods._base import MethodOutput, beside, each_view
 from dsf.methods._momentum import MomentumMethod, both_ways
 from dsf.random import permutation
 
@@ -23,7 +23,7 @@ class MoCo(MomentumMethod):
         momentum: how much of itself the key side keeps in a step.
         momentum_steps: if given, the momentum rises to 1 in as many steps, by a half cosine.
         symmetric: contrast the second half of the views with keys of the first too, and add up
-            both losses; all keys enter the queue, after both.
+            both losses; all keys enter the queue, after both. Local views are queries in both.
         shuffle: encode the key views in random order, so that the groups of a split BatchNorm are
             others than the queries'. ``"global"`` mixes them over all processes, which sends the
             images there, ``"local"`` within each, ``"none"`` not at all.
@@ -52,12 +52,17 @@ class MoCo(MomentumMethod):
         self.shuffle = shuffle
         self.seed = seed
 
-    def compute(self, first: Tensor, second: Tensor, diagnose: bool) -> MethodOutput:
-        """The loss of two halves of the views: queries and keys."""
+    def compute(
+        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
+    ) -> MethodOutput:
+        """The loss of two halves of the views: queries and keys; local ones are queries."""
+        small = None if local is None else each_view(self.project, local)
         out0, key1 = each_view(self.project, first), self._shuffled_keys(second, stream=0)
+        out0 = beside(out0, small)
         if not self.symmetric:
             return self.contrast(out0, key1, diagnose)
         out1, key0 = each_view(self.project, second), self._shuffled_keys(first, stream=1)
+        out1 = beside(out1, small)
         one = self.contrast(out0, key1, diagnose, update_queue=False)
         other = self.contrast(out1, key0, diagnose, update_queue=False)
         self.loss.remember(torch.cat([key1, key0]))

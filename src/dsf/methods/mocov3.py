@@ -5,13 +5,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from dsf.losses import ContrastiveLoss, DSFLoss
-from dsf.methods._base import MethodOutput, each_view, head
+from dsf.methods._base import MethodOutput, beside, each_view, head
 from dsf.methods._momentum import MomentumMethod, both_ways
 from dsf.models import create_head
 
 
 class MoCoV3(MomentumMethod):
-    """A predictor on the query side, keys of the batch, both directions.
+    """A predictor on the query side, keys of the batch, both directions; local views in both.
 
     Args:
         encoder, loss, projector, dimension, hidden: see :class:`dsf.methods.Method`; the loss has
@@ -46,9 +46,13 @@ class MoCoV3(MomentumMethod):
             scale = 1.0 if isinstance(loss, DSFLoss) else 2 * loss.temperature
         self.scale = scale
 
-    def compute(self, first: Tensor, second: Tensor, diagnose: bool) -> MethodOutput:
-        """The loss of two halves of the views, each through both encoders."""
-        out0, out1 = each_view(self.predict, first), each_view(self.predict, second)
+    def compute(
+        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
+    ) -> MethodOutput:
+        """The loss of two halves of the views, each through both encoders; local ones once."""
+        small = None if local is None else each_view(self.predict, local)
+        out0 = beside(each_view(self.predict, first), small)
+        out1 = beside(each_view(self.predict, second), small)
         key0, key1 = each_view(self.keys, first), each_view(self.keys, second)
         one = self.contrast(out0, key1, diagnose)
         other = self.contrast(out1, key0, diagnose)

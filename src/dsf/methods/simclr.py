@@ -5,13 +5,14 @@ from typing import Any
 from torch import Tensor, cat, nn
 
 from dsf.losses import ContrastiveLoss
-from dsf.methods._base import Method, MethodOutput, each_view
+from dsf.methods._base import Method, MethodOutput, beside, each_view
 
 
 class SimCLR(Method):
     """One encoder for all views; every half of an image contrasts with every other of the batch.
 
-    With ``contrast="dcl"`` in the loss it is DCL (Yeh et al., 2022). Arguments: see
+    With ``contrast="dcl"`` in the loss it is DCL (Yeh et al., 2022). Having no keys, it adds local
+    views to the first half, which contrasts with both. Arguments: see
     :class:`dsf.methods.Method`; the loss has no memory bank and ``in_batch="both"``.
     """
 
@@ -27,8 +28,11 @@ class SimCLR(Method):
             raise ValueError("SimCLR takes a loss without a memory bank and with in_batch='both'")
         super().__init__(encoder, loss, projector, dimension, hidden)
 
-    def compute(self, first: Tensor, second: Tensor, diagnose: bool) -> MethodOutput:
+    def compute(
+        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
+    ) -> MethodOutput:
         """The loss of two halves of the views."""
         m = first.shape[1]
         features = each_view(self.project, cat([first, second], dim=1))
-        return self.contrast(features[:, :m], features[:, m:], diagnose)
+        small = None if local is None else each_view(self.project, local)
+        return self.contrast(beside(features[:, :m], small), features[:, m:], diagnose)

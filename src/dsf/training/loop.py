@@ -49,7 +49,7 @@ class Plan:
 
     Args:
         epochs: how long.
-        views: M, views an image.
+        views: views an image, of all sizes.
         accumulate: pieces a step is computed in.
         precision: of the encoder, by autocast where it is bf16.
         graph: record the step as a CUDA graph; for one process.
@@ -78,7 +78,8 @@ class Loop:
     Args:
         method: what is trained, on its device.
         batches: of images.
-        views: (images, samples, epoch, view ids, sizes) to (B, M, 3, H, W).
+        views: (images, samples, epoch, view ids, sizes) to (B, M, 3, H, W), or to that and local
+            ones, (B, L, 3, h, w).
         optimiser: of the method's parameters.
         schedule: the learning rate of a step.
         plan: how long, how often.
@@ -197,13 +198,14 @@ class Loop:
         self, samples: Tensor, images: Tensor, epoch: Tensor, diagnose: bool
     ) -> MethodOutput:
         sizes = self.batches.sizes(samples)
-        views = self.views(images, samples, epoch, self._view_ids, sizes)
+        made = self.views(images, samples, epoch, self._view_ids, sizes)
+        views, local = made if isinstance(made, tuple) else (made, None)
         if diagnose:
             self._spread.start()
         reduced = self.plan.precision == "bf16"
         try:
             with torch.autocast(self.device.type, DTYPES["bf16"], enabled=reduced):
-                output: MethodOutput = self._model(views, diagnose)
+                output: MethodOutput = self._model(views, diagnose, local)
         except ValueError as error:
             # Where checking costs nothing, on a CPU, a loss refuses such features by itself.
             if "finite" not in str(error):
