@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, Valida
 from pydantic import model_validator as validator
 
 from dsf.experiments.catalogue import recipe_names
-from dsf.experiments.settings import Part
+from dsf.experiments.part import Part
 
 Evaluation = Literal["knn", "knn-leave-one-out", "linear", "linear-paper", "corruption"]
 ALL, TUNING = "all", "tuning"
