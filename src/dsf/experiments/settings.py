@@ -16,6 +16,8 @@ from pydantic import (
 )
 
 from dsf.data.augment.recipe import RECIPES, Recipe
+from dsf.experiments.checks import check_batch as check_batch
+from dsf.experiments.checks import check_patches, check_rate, scaled_rate
 from dsf.losses.dsf import Divergence, DSFSimilarity, Mode, QueueKappa
 from dsf.methods.moco import Shuffle
 from dsf.models import ENCODERS, HEADS
@@ -108,7 +110,7 @@ class Encoder(Part):
     Attributes:
         name: of ``dsf.models.create_encoder``; auto: a small ResNet on a CPU, ResNet-18 with the
             CIFAR stem on a GPU.
-        options: what else it takes.
+        options: what else it takes; MoCo v3's transformers take the views' size by themselves.
     """
 
     name: str = "resnet18"
@@ -206,6 +208,8 @@ class Optimiser(Part):
     Attributes:
         name: which.
         lr: its learning rate, at its highest.
+        base_lr: in its place the rate for 256 images a step: lr is then base_lr x batch_size / 256,
+            and stands beside it in config.yaml.
         weight_decay: how strongly weights are drawn to zero.
         decay_all: biases and the parameters of norms too.
         momentum: of SGD and LARS.
@@ -215,6 +219,7 @@ class Optimiser(Part):
 
     name: Literal["sgd", "lars", "adamw"] = "sgd"
     lr: PositiveFloat = 0.06
+    base_lr: PositiveFloat | None = None
     weight_decay: NonNegativeFloat = 5e-4
     decay_all: bool = False
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -332,8 +337,26 @@ class Settings(Part):
             raise ValueError(f"must be one of {', '.join(HEADS)}")
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _scale_rate(cls, values: Any) -> Any:
+        """The learning rate of a base rate, unless it is given too, as in a config.yaml."""
+        try:
+            optimiser = values["optimiser"]
+            if isinstance(optimiser, Optimiser):
+                optimiser = optimiser.model_dump(exclude_unset=True)
+            if optimiser.get("lr") is not None:
+                return values
+            batch_size = values.get("batch_size", cls.model_fields["batch_size"].default)
+            lr = scaled_rate(float(optimiser["base_lr"]), int(batch_size))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return values  # there is none, or the check of its field will say what is wrong
+        return {**values, "optimiser": {**optimiser, "lr": lr}}
+
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        check_rate(self)
+        check_patches(self)
         if self.method == "moco" and self.loss.queue == 0:
             raise ValueError("loss.queue: moco needs a queue of keys, say 4096; got 0")
         if self.method != "moco" and self.loss.queue > 0:
@@ -355,31 +378,3 @@ class Settings(Part):
             raise ValueError("autotune: true contradicts deterministic=true: leave one out")
         check_batch(self, processes=1)
         return self
-
-
-def check_batch(settings: Settings, processes: int) -> None:
-    """Raise ``ValueError`` where processes, pieces or splits do not divide the batch."""
-    pieces = processes * settings.accumulate
-    if settings.batch_size % pieces:
-        parts = f"{processes} processes" if settings.accumulate == 1 else f"{pieces} pieces"
-        raise ValueError(
-            f"batch_size: must be a multiple of the {parts} (processes x accumulate) it is "
-            f"divided into; got {settings.batch_size}"
-        )
-    if settings.batch_norm.sync:
-        return
-    if settings.batch_norm.splits % processes:
-        raise ValueError(
-            f"batch_norm.splits: must be a multiple of the {processes} processes, so that a split "
-            f"falls whole to one of them, or 1 with batch_norm.sync=true; "
-            f"got {settings.batch_norm.splits}"
-        )
-    images = settings.batch_size // settings.accumulate
-    side = settings.views.count // (1 if settings.method == "simclr" else 2)
-    group, rest = divmod(images * side, settings.batch_norm.splits)
-    if rest or group < 2:
-        raise ValueError(
-            f"batch_norm.splits: must divide the {images * side} views ({images} images x {side}) "
-            f"that an encoder sees at a time into groups of at least 2; "
-            f"got {settings.batch_norm.splits}"
-        )
