@@ -1,6 +1,6 @@
 """Batches of images on the device, from images that live there or from a stream."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import torch
 from torch import Tensor
@@ -30,8 +30,8 @@ class Batches:
     def __len__(self) -> int:
         return len(self.sampler)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """This process's batches, from batch number ``start`` on."""
+    def epoch(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
+        """This process's batches, from batch number ``start`` on; close it to leave early."""
         order = self.sampler.batches(epoch, start)
         if self._images is None:
             return self.split.stream(order, self.device)
