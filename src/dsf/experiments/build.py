@@ -10,7 +10,7 @@ from dsf import distributed, losses
 from dsf.data import EpochSampler, Split, load
 from dsf.data.augment import Recipe, TwoSides
 from dsf.data.augment import Views as ViewMaker
-from dsf.experiments.checks import PATCHES
+from dsf.experiments.checks import PATCHES, check_count
 from dsf.experiments.recipe import make_settings
 from dsf.experiments.settings import AUTO, Settings
 from dsf.losses import ContrastiveLoss
@@ -184,10 +184,7 @@ def build_views(settings: Settings, device: torch.device) -> nn.Module:
 def build_batches(settings: Settings, split: Split, device: torch.device) -> Batches:
     """This process's share of the batches."""
     size = min(len(split), settings.data.limit or len(split))
-    if settings.batch_size > size:
-        raise ValueError(
-            f"batch_size: must be at most the {size} images; got {settings.batch_size}"
-        )
+    check_count(settings, size)
     resident = settings.data.resident is True
     sampler = EpochSampler(
         size,

@@ -46,6 +46,14 @@ def check_patches(settings: "Settings") -> None:
         )
 
 
+def check_count(settings: "Settings", images: int) -> None:
+    """Raise ``ValueError`` where a batch has more images than there are."""
+    if settings.batch_size > images:
+        raise ValueError(
+            f"batch_size: must be at most the {images} images; got {settings.batch_size}"
+        )
+
+
 def check_batch(settings: "Settings", processes: int) -> None:
     """Raise ``ValueError`` where processes, pieces or splits do not divide the batch."""
     pieces = processes * settings.accumulate

@@ -38,6 +38,11 @@ class Batches:
         images = self._images
         return (Batch(samples, images[samples]) for samples in order)
 
+    @property
+    def images(self) -> dict[str, Tensor]:
+        """All images of the split by its name, where they are kept on the device."""
+        return {} if self._images is None else {self.split.name: self._images}
+
     def sizes(self, samples: Tensor) -> Tensor | None:
         """The original heights and widths of some images, if they were squashed."""
         return None if self._sizes is None else self._sizes[samples]

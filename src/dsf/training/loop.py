@@ -1,7 +1,7 @@
 """The training loop."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -155,7 +155,7 @@ class Loop:
                     self._end_epoch(epoch + 1)
                 self._save_or_stop(log, signals)
 
-    def try_steps(self) -> Iterator[None]:
+    def try_steps(self) -> Generator[None, None, None]:
         """Train step after step without lines or checkpoints, to measure what a step costs."""
         self.method.train()
         first = True
