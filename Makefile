@@ -51,6 +51,7 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/knn.py
 	$(BIN)/python benchmarks/corruption.py
 	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/stream.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
