@@ -63,7 +63,7 @@ def test_views_of_two_kinds_share_a_normalisation():
 
 def test_the_authors_settings():
     dsf, moco = load_recipe("cifar10-dsf"), load_recipe("cifar10-moco")
-    # The learning rate is our own choice; the authors' is 0.06.
+    # But for the learning rate, 0.06: see the recipe for how it was chosen.
     assert (dsf.batch_size, dsf.views.count, dsf.epochs, dsf.optimiser.lr) == (256, 8, 250, 0.12)
     assert (moco.batch_size, moco.views.count, moco.epochs, moco.optimiser.lr) == (
         1024,
