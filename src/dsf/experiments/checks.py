@@ -52,31 +52,3 @@ def check_count(settings: "Settings", images: int) -> None:
         raise ValueError(
             f"batch_size: must be at most the {images} images; got {settings.batch_size}"
         )
-
-
-def check_batch(settings: "Settings", processes: int) -> None:
-    """Raise ``ValueError`` where processes, pieces or splits do not divide the batch."""
-    pieces = processes * settings.accumulate
-    if settings.batch_size % pieces:
-        parts = f"{processes} processes" if settings.accumulate == 1 else f"{pieces} pieces"
-        raise ValueError(
-            f"batch_size: must be a multiple of the {parts} (processes x accumulate) it is "
-            f"divided into; got {settings.batch_size}"
-        )
-    if settings.batch_norm.sync:
-        return
-    if settings.batch_norm.splits % processes:
-        raise ValueError(
-            f"batch_norm.splits: must be a multiple of the {processes} processes, so that a split "
-            f"falls whole to one of them, or 1 with batch_norm.sync=true; "
-            f"got {settings.batch_norm.splits}"
-        )
-    images = settings.batch_size // settings.accumulate
-    side = settings.views.count // (1 if settings.method == "simclr" else 2)
-    group, rest = divmod(images * side, settings.batch_norm.splits)
-    if rest or group < 2:
-        raise ValueError(
-            f"batch_norm.splits: must divide the {images * side} views ({images} images x {side}) "
-            f"that an encoder sees at a time into groups of at least 2; "
-            f"got {settings.batch_norm.splits}"
-        )
