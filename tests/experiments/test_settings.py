@@ -111,6 +111,11 @@ def test_one_key_changes_the_size_of_a_transformers_images(name, size, tmp_path)
         load_recipe(str(config), ["views.size=96"])
 
 
+def test_a_transformers_views_are_whole_patches():
+    with pytest.raises(ValueError, match="views.size: must be a multiple of the patches.*got 100"):
+        load_recipe("imagenette-dsf", ["views.size=100"])
+
+
 class TestBaseRate:
     def test_it_is_scaled_by_the_batch(self):
         changed = load_recipe("imagenet100-dsf", ["batch_size=256"])

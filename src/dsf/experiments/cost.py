@@ -63,8 +63,9 @@ def step_costs(
 ) -> list[StepCost]:
     """Measure the steps of a recipe as it is, and with less and less of what makes it fast.
 
-    Images are random bytes, 50,000 of them as in CIFAR-10, or 2,000 on a CPU: what they show
-    changes nothing about the time.
+    Images are random bytes, of the stored size where the recipe says one: what they show changes
+    nothing about the time. They are 50,000 as in CIFAR-10, or 2,000 on a CPU, or what fits into a
+    GiB of larger ones.
 
     Args:
         recipe: its name.
@@ -88,7 +89,10 @@ def step_costs(
 
 
 def _many_images(settings: Settings) -> Split:
-    return random_images(50_000 if settings.device == "cuda" else 2_000, settings.views.size)
+    side = settings.data.size or settings.views.size
+    most = 50_000 if settings.device == "cuda" else 2_000
+    count = max(settings.batch_size, min(most, 2**30 // (3 * side**2)))
+    return random_images(count, side, squashed=settings.data.size is not None)
 
 
 def random_images(count: int, side: int, squashed: bool = False) -> Split:
