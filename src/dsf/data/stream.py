@@ -49,7 +49,7 @@ def stream(
         else:
             yield from _to_cpu(iter(batches), fill, side, device, ahead, pool)
     finally:
-        # Waits for those that are reading: what they write to must outlive them.
+        # Waits for those that are reading, so that nobody is left behind.
         pool.shutdown(cancel_futures=True)
 
 
