@@ -51,6 +51,7 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/knn.py
 	$(BIN)/python benchmarks/corruption.py
 	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/stream.py
 
 results: $(STAMP) ## write docs/results.md and its figures from results/
 	$(BIN)/dsf reproduce --render

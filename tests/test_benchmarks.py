@@ -11,9 +11,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiler")]
 
 @pytest.fixture
 def run(tmp_path):
-    def run_benchmark(name):
+    def run_benchmark(name, *arguments):
         report = tmp_path / "report.json"
-        command = [sys.executable, str(BENCHMARKS / name), "--repeats", "3", "--json", str(report)]
+        how = arguments or ("--repeats", "3")
+        command = [sys.executable, str(BENCHMARKS / name), *how, "--json", str(report)]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return output, json.loads(report.read_text())
 
@@ -83,3 +84,19 @@ def test_linear(run):
     assert abs(ours["accuracy"] - theirs["accuracy"]) < 0.01
     assert 0.3 < ours["accuracy"] < 0.999
     assert result["paper"]["seconds"] > 0
+
+
+def test_stream(run, tmp_path):
+    store = tmp_path / "store"
+    output, result = run("stream.py", "--images", "600", "--steps", "3", "--store", str(store))
+    assert "begun again at batch " in output
+    assert {"command", "commit", "seed", "wall_s"} <= set(result["provenance"])
+    assert [row["what"] for row in result["rows"]] == ["views", "step"]
+    for row in result["rows"]:
+        assert row["ratio"] == pytest.approx(row["streamed_per_s"] / row["resident_per_s"])
+        assert row["mb_per_s"] > 0
+    assert result["rows"][0]["growth_mib"] >= 0
+    _, again = run(
+        "stream.py", "--images", "600", "--steps", "3", "--store", str(store), "--only", "views"
+    )
+    assert len(again["rows"]) == 1

@@ -61,3 +61,14 @@ def test_the_kernels_of_a_gpu_are_listed(tmp_path):
     kinds = [row for row in rows if not row["name"]]
     assert sum(row["share"] for row in kinds) == pytest.approx(1, abs=0.02)
     assert {"convolution", "idle"} <= {row["kind"] for row in kinds}
+
+
+def test_images_have_the_stored_size():
+    from dsf.experiments.build import resolve
+    from dsf.experiments.cost import _many_images
+
+    settings = resolve(tiny.settings("data={name: imagenette, size: 40}"))
+    split = _many_images(settings)
+    assert (split.image_size, len(split)) == (40, 2000)
+    assert split.sizes() is not None
+    assert _many_images(resolve(tiny.settings())).sizes() is None

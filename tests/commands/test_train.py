@@ -146,3 +146,16 @@ def test_a_full_disk(tmp_path, room, capsys):
     capsys.readouterr()
     assert main(command(folder, *settings)[3:]) == 0
     assert f"resumed from {kept}" in capsys.readouterr().err
+
+
+def test_a_dry_run_leaves_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "demo", *tiny.SETTINGS, "--dry-run"]) == 0
+    output, errors = capsys.readouterr()
+    names = [line.split()[0] for line in output.splitlines()]
+    assert names == ["data", "step", "speed", "memory", "time", "checkpoint"]
+    assert errors == ""
+    assert list(tmp_path.iterdir()) == []
+    assert main(["train", "demo", "--dry-run", "head=x"]) == 2
+    assert main(["train", "demo", "--dry-run", "--resume"]) == 2
+    assert "--dry-run estimates a whole run" in capsys.readouterr().err

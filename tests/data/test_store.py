@@ -92,38 +92,6 @@ def test_gather_picks_across_shards_in_the_order_asked(path, arrays):
             split.gather(torch.tensor([0, wrong]))
 
 
-@pytest.mark.parametrize("ahead", [1, 3, 20])
-def test_a_stream_keeps_the_order_of_its_batches(path, ahead):
-    split = Store(path).split("train")
-    batches = torch.randperm(23)[:20].split(4)
-    whole = split.images()
-    streamed = list(split.stream(iter(batches), ahead=ahead))
-    assert len(streamed) == len(batches)
-    for indices, (samples, images) in zip(batches, streamed, strict=True):
-        assert torch.equal(samples, indices)
-        assert torch.equal(images, whole[indices])
-
-
-def test_a_stream_raises_what_gathering_raised(path):
-    batches = [torch.tensor([0]), torch.tensor([99])]
-    with pytest.raises(ValueError, match="indices must be in"):
-        list(Store(path).split("train").stream(batches))
-
-
-def test_a_stream_may_be_left_early(path):
-    drawn = []
-
-    def batches():
-        for number in range(23):
-            drawn.append(number)
-            yield torch.tensor([number])
-
-    stream = Store(path).split("train").stream(batches(), ahead=2)
-    assert next(stream).samples.tolist() == [0]
-    stream.close()
-    assert drawn == [0, 1, 2]
-
-
 def test_unlabelled_images_with_sizes(tmp_path):
     source = Squashed()
     writer.build(tmp_path / "store", "mini", source, Progress())
@@ -143,12 +111,6 @@ def test_on_the_gpu(path, arrays):
     assert images.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(images.cpu(), channels_first(arrays["train"][0]))
     assert split.labels("cuda").is_cuda
-    assert split.gather(torch.arange(3), pin=True).is_pinned()
-    batches = torch.randperm(23).split(5)
-    streamed = list(split.stream(batches, "cuda", ahead=2))
-    assert all(batch.samples.is_cuda and batch.images.is_cuda for batch in streamed)
-    for indices, batch in zip(batches, streamed, strict=True):
-        assert torch.equal(batch.images, images[indices.cuda()])
 
 
 @pytest.mark.parametrize("file", ["train-00001.npy", "train-labels.npy"])

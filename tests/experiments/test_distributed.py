@@ -1,4 +1,4 @@
-"""The same command under torchrun, on two processes."""
+"""The same command under torchrun, on two processes and on four."""
 
 import os
 import signal
@@ -26,8 +26,26 @@ CASES = {
 }
 
 
-def start(folder, *arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+# MoCo v3 with DSF and its transformer, narrow and shallow; 3 steps an epoch.
+FOUR = [
+    *tiny.MOCOV3,
+    "momentum.schedule=cosine",
+    "batch_norm.splits=8",
+    "encoder.name=mocov3-vit-small",
+    "encoder.options={embed_dim: 24, depth: 1, num_heads: 3}",
+    "views.size=32",
+    "views.recipe=mocov3-1",
+    "views.second=mocov3-2",
+    "optimiser={name: adamw, base_lr: 0.01, weight_decay: 0.1, decay_all: true}",
+    "epochs=10",
+    "schedule.warmup_epochs=2",
+    "checkpoint.steps=2",
+    "log_every=2",
+]
+
+
+def start(folder, *arguments, processes=2):
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
     command += ["-m", "dsf", "train", "demo", *tiny.SETTINGS, *PRECISE, *arguments]
     command += ["-o", str(folder)]
@@ -60,21 +78,28 @@ def test_two_processes_equal_one(tmp_path, case):
     close(one, tmp_path / "two")
 
 
-def test_a_killed_rank_ends_the_job_and_a_restart_resumes(tmp_path):
+@pytest.mark.parametrize(
+    ("processes", "arguments"),
+    [(2, ["epochs=40", "log_every=2"]), (4, FOUR)],
+    ids=["moco-two", "mocov3-dsf-four"],
+)
+def test_a_killed_rank_ends_the_job_and_a_restart_resumes(tmp_path, processes, arguments):
     folder = tmp_path / "run"
-    process = start(folder, "epochs=40", "log_every=2")
+    process = start(folder, *arguments, processes=processes)
     while len(list(folder.glob("checkpoints/step-????????"))) < 2 and process.poll() is None:
         time.sleep(0.05)
-    (victim,) = [child for child in children(process.pid) if environment(child)["RANK"] == "1"]
+    last = str(processes - 1)
+    (victim,) = [child for child in children(process.pid) if environment(child)["RANK"] == last]
     os.kill(victim, signal.SIGKILL)
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
     assert "dsf: lost another process of this run: " in errors or "SIGKILL" in errors
-    again = start(folder, "epochs=40", "log_every=2", "--resume")
+    assert not (folder / "results.json").exists()
+    again = start(folder, *arguments, "--resume", processes=processes)
     _, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
     assert "resumed from" in errors
-    settings = tiny.settings(*PRECISE, "epochs=40", "log_every=2")
+    settings = tiny.settings(*PRECISE, *arguments)
     close(train(settings, tmp_path / "one", show=False), folder)
 
 

@@ -4,7 +4,7 @@ import tiny
 import torch
 
 from dsf.cli import main
-from dsf.data import load
+from dsf.data import Split, load
 from dsf.data.files import read_json
 from dsf.evaluation import extract, knn
 from dsf.experiments import Choices, evaluate, load_run, train
@@ -71,6 +71,20 @@ def test_by_hand(run):
     found = knn(features[0], train_split.labels()[:96], features[1], test_split.labels(), k=20)
     expected = evaluate(run, ["knn"], "cpu")["knn"]["backbone"]
     assert found.accuracy == expected
+
+
+def test_the_monitor_takes_the_images_that_are_there(tmp_path, monkeypatch):
+    """A data set that fills half of a GPU cannot be there twice."""
+    loaded = []
+    original = Split.images
+
+    def images(self, *device):
+        loaded.extend([self.name] if device else [])  # without one for a checksum only
+        return original(self, *device)
+
+    monkeypatch.setattr(Split, "images", images)
+    train(tiny.settings(*MONITOR, "epochs=1"), tmp_path / "run", show=False)
+    assert sorted(loaded) == ["test", "train"]
 
 
 def test_another_size_of_images(tmp_path):

@@ -33,6 +33,18 @@ def test_streamed_and_resident_agree(tmp_path):
     assert tiny.same(one, two)
 
 
+def test_a_streamed_run_resumes_in_mid_epoch(tmp_path):
+    exact = [*ON_GPU, "deterministic=true", "compile=false", "graph=true"]
+    streamed = [*exact, "data.resident=false", "epochs=4", "checkpoint.keep=9"]
+    whole = train(tiny.settings(*exact, "epochs=4"), tmp_path / "whole", show=False)
+    settings = tiny.settings(*streamed, "checkpoint.steps=9")  # 6 steps an epoch
+    train(settings, tmp_path / "run", show=False)
+    for step in (18, 24):
+        (tmp_path / "run" / "checkpoints" / f"step-{step:08d}" / "state.json").unlink()
+    train(settings, tmp_path / "run", resume=True, show=False)
+    assert tiny.same(whole, tmp_path / "run")
+
+
 @pytest.mark.parametrize("compiled", ["true", "false"])
 @pytest.mark.parametrize(
     "overrides",

@@ -22,6 +22,18 @@ def whole(tmp_path_factory):
     return train(tiny.settings(), tmp_path_factory.mktemp("runs") / "whole", show=False)
 
 
+def stop_after(monkeypatch, number):
+    """Let a run ask itself to stop in a step."""
+    original = Loop._train_step
+
+    def step(self, *arguments, **options):
+        original(self, *arguments, **options)
+        if self.step + 1 == number:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Loop, "_train_step", step)
+
+
 def test_the_folder_of_a_run(whole):
     names = {path.name for path in whole.iterdir()}
     assert names == {
@@ -70,17 +82,22 @@ def test_streamed_images_give_the_same_run(whole, tmp_path):
     assert tiny.same(whole, other)
 
 
+def test_a_streamed_run_resumes_in_mid_epoch(whole, tmp_path, monkeypatch):
+    stop_after(monkeypatch, 9)  # of 6 steps an epoch
+    settings = tiny.settings("data.resident=false")
+    with pytest.raises(Interrupted, match="after step 9 of 12") as stopped:
+        train(settings, tmp_path / "run", show=False)
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("dsf-gather")], stopped
+    monkeypatch.undo()
+    train(settings, tmp_path / "run", resume=True, show=False)
+    assert tiny.same(whole, tmp_path / "run")
+
+
 @pytest.mark.parametrize("stop_at", [1, 5, 6, 11])
 def test_an_interrupted_run_resumes_exactly(whole, tmp_path, monkeypatch, stop_at):
     """Within a window of metrics, before and at the end of an epoch, just before the end."""
-    original = Loop._train_step
-
-    def step(self, *arguments, **options):
-        original(self, *arguments, **options)
-        if self.step + 1 == stop_at:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Loop, "_train_step", step)
+    stop_after(monkeypatch, stop_at)
     with pytest.raises(Interrupted, match=f"stopped by SIGTERM after step {stop_at} of 12"):
         train(tiny.settings(), tmp_path / "run", show=False)
     monkeypatch.undo()

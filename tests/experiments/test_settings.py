@@ -5,7 +5,8 @@ import pytest
 import yaml
 
 from dsf.experiments import describe, dump, load_recipe, make_settings, recipe_names
-from dsf.experiments.settings import Settings, check_batch
+from dsf.experiments.build import resolve
+from dsf.experiments.settings import Optimiser, Settings, check_batch
 
 RECIPES = [
     "cifar10-dcl-dsf",
@@ -16,7 +17,16 @@ RECIPES = [
     "cifar10-mocov3-dsf",
     "cifar10-simclr-dsf",
     "demo",
+    "imagenet100-dsf",
+    "imagenet100-feature-avg",
+    "imagenet100-loss-avg",
+    "imagenet100-mocov3",
+    "imagenette-dsf",
+    "imagenette-feature-avg",
+    "imagenette-loss-avg",
+    "imagenette-mocov3",
 ]
+MOCOV3 = [name for name in RECIPES if load_recipe(name).method == "mocov3"]
 
 
 def test_names():
@@ -37,7 +47,7 @@ def test_recipe_says_its_command_and_repeats(name, tmp_path):
     assert yaml.safe_load(config.read_text()).keys() == Settings.model_fields.keys()
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if "mocov3" not in name])
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in MOCOV3])
 def test_the_head_is_ours_unless_asked(name):
     assert load_recipe(name).head == "mlp-bn"
     assert load_recipe(name, ["head=mlp"]).head == "mlp"
@@ -79,6 +89,83 @@ def test_the_authors_settings():
         assert settings.batch_norm.splits == 8
         assert settings.momentum.value == 0.99
     assert (dsf.loss.temperature, moco.loss.temperature) == (1.0, 0.1)
+
+
+@pytest.mark.parametrize("data", ["imagenet100", "imagenette"])
+@pytest.mark.parametrize("kind", ["mocov3", "loss-avg", "feature-avg", "dsf"])
+def test_the_authors_settings_of_mocov3(data, kind):
+    settings = load_recipe(f"{data}-{kind}")
+    two = kind == "mocov3"
+    assert (settings.batch_size, settings.views.count) == ((512, 2) if two else (128, 8))
+    two_views = {"imagenet100": 300, "imagenette": 400}
+    assert settings.epochs == (two_views[data] if two else 100)
+    assert settings.views.size == (224 if data == "imagenet100" else 128)
+    optimiser = settings.optimiser
+    assert (optimiser.name, optimiser.weight_decay, optimiser.decay_all) == ("adamw", 0.1, True)
+    assert (optimiser.base_lr, optimiser.lr) == (5e-3, 0.01 if two else 0.0025)
+    assert (settings.schedule.name, settings.schedule.warmup_epochs) == ("cosine", 15)
+    assert (settings.momentum.value, settings.momentum.schedule) == (0.99, "cosine")
+    heads = (settings.head, settings.predictor, settings.hidden, settings.dimension)
+    assert heads == ("mocov3-projector", "mocov3-predictor", 4096, 256)
+    first, second = settings.views.recipes()
+    assert (first.blur, first.solarize, second.blur, second.solarize) == (1.0, 0.0, 0.1, 0.2)
+    assert settings.loss.temperature == (1.0 if kind == "dsf" else 0.2)
+
+
+@pytest.mark.parametrize("name", ["imagenet100-dsf", "imagenette-mocov3"])
+@pytest.mark.parametrize("size", [128, 160, 224])
+def test_one_key_changes_the_size_of_a_transformers_images(name, size, tmp_path):
+    settings = resolve(load_recipe(name, [f"views.size={size}", "device=cpu"]))
+    assert settings.encoder.options == {"image_size": size}
+    config = tmp_path / "config.yaml"
+    config.write_text(dump(settings))
+    assert load_recipe(str(config)) == settings
+    with pytest.raises(ValueError, match=f"image_size must be views.size, 96, .*got {size}"):
+        load_recipe(str(config), ["views.size=96"])
+
+
+def test_a_transformers_views_are_whole_patches():
+    with pytest.raises(ValueError, match="views.size: must be a multiple of the patches.*got 100"):
+        load_recipe("imagenette-dsf", ["views.size=100"])
+
+
+class TestBaseRate:
+    def test_it_is_scaled_by_the_batch(self):
+        changed = load_recipe("imagenet100-dsf", ["batch_size=256"])
+        assert (changed.optimiser.base_lr, changed.optimiser.lr) == (5e-3, 5e-3)
+        text = ["optimiser.base_lr=1e-3", "batch_size=64"]  # YAML reads 1e-3 as text
+        assert load_recipe("imagenet100-dsf", text).optimiser.lr == 1e-3 * 64 / 256
+        settings = Settings(optimiser=Optimiser(base_lr=0.1), batch_size=128)
+        assert settings.optimiser.lr == 0.05
+
+    def test_the_config_says_both(self, tmp_path):
+        config = tmp_path / "config.yaml"
+        config.write_text(dump(load_recipe("imagenet100-dsf")))
+        written = yaml.safe_load(config.read_text())["optimiser"]
+        assert (written["base_lr"], written["lr"]) == (0.005, 0.0025)
+        with pytest.raises(ValueError, match="and 256 images a step it is 0.005; got 0.0025"):
+            load_recipe(str(config), ["batch_size=256"])
+        again = load_recipe(str(config), ["batch_size=256", "optimiser.lr=null"])
+        assert again.optimiser.lr == 0.005
+
+    def test_a_rate_of_ones_own_takes_its_place(self):
+        with pytest.raises(ValueError, match="optimiser.lr: with optimiser.base_lr=0.005 and 128"):
+            load_recipe("imagenet100-dsf", ["optimiser.lr=0.06"])
+        overrides = ["optimiser.lr=0.06", "optimiser.base_lr=null"]
+        assert load_recipe("imagenet100-dsf", overrides).optimiser.lr == 0.06
+
+    @pytest.mark.parametrize(
+        ("override", "message"),
+        [
+            ("optimiser.base_lr=-1", "optimiser.base_lr: must be greater than 0; got -1"),
+            ("optimiser.base_lr=x", "optimiser.base_lr: must be a valid number"),
+            ("batch_size=x", "batch_size: must be a valid integer"),
+            ("optimiser=sgd", "optimiser: has settings of its own"),
+        ],
+    )
+    def test_wrong_values(self, override, message):
+        with pytest.raises(ValueError, match=message):
+            load_recipe("imagenet100-dsf", [override])
 
 
 def test_overrides():

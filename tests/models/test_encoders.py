@@ -80,13 +80,45 @@ class TestMoCoV3Transformer:
         assert 0.99 * bound < weight.abs().max() <= bound
         assert abs(weight.std() / (bound / math.sqrt(3)) - 1) < 0.01
 
+    def test_the_other_layers_are_drawn_as_mocov3_draws_them(self):
+        encoder = create_encoder("mocov3-vit-small", image_size=32)
+        block = encoder.blocks[5]
+        for layer, inputs, outputs in (
+            (block.attn.qkv, 384, 384),  # queries, keys and values are layers of their own
+            (block.attn.proj, 384, 384),
+            (block.mlp.fc1, 384, 1536),
+            (block.mlp.fc2, 1536, 384),
+        ):
+            bound = math.sqrt(6 / (inputs + outputs))
+            assert 0.99 * bound < layer.weight.abs().max() <= bound
+            assert abs(layer.weight.std() / (bound / math.sqrt(3)) - 1) < 0.01
+            assert not layer.bias.any()
+        assert not encoder.patch_embed.proj.bias.any()
+        assert 0 < encoder.cls_token.abs().max() < 1e-5
+        norms = [module for module in encoder.modules() if isinstance(module, nn.LayerNorm)]
+        assert len(norms) == 25
+        assert {norm.eps for norm in norms} == {1e-6}
+
+    @pytest.mark.parametrize("size", [128, 160, 224])
+    def test_image_sizes(self, size):
+        encoder = create_encoder("mocov3-vit-small", image_size=size).eval()
+        patches = (size // 16) ** 2
+        assert encoder.pos_embed.shape == (1, patches + 1, 384)
+        # Twelve blocks of 12 d^2 + 13 d, a norm, the class token, positions, and the patches.
+        d = 384
+        weights = 12 * (12 * d**2 + 13 * d) + 2 * d + d + (patches + 1) * d + (3 * 16**2 + 1) * d
+        assert sum(parameter.numel() for parameter in encoder.parameters()) == weights
+        with torch.no_grad():
+            images = torch.randn(1, 3, size, size)
+            torch.testing.assert_close(encoder(images), encoder.forward_features(images)[:, 0])
+
     def test_positions(self):
         positions = sine_cosine_positions(3, 5, 16)
         assert positions.shape == (15, 16)
         row, column = 2, 4
         angle = [1, 0.1, 0.01, 0.001]
         expected = [
-            f(axis * a) for axis in (column, row) for f in (math.sin, math.cos) for a in angle
+            f(axis * a) for axis in (row, column) for f in (math.sin, math.cos) for a in angle
         ]
         torch.testing.assert_close(positions[row * 5 + column], torch.tensor(expected))
         encoder = create_encoder("mocov3-vit-small", image_size=64)

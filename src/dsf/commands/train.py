@@ -1,4 +1,4 @@
-"""``dsf train``: a run by a recipe."""
+"""``dsf train``: a run by a recipe, or an estimate of what it would take."""
 
 import argparse
 from pathlib import Path
@@ -19,6 +19,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         f"SIGTERM or SIGINT it saves and exits with {STOPPED}.",
         example="dsf train cifar10-dsf epochs=60 optimiser.lr=0.03\n"
         "dsf train cifar10-dsf --resume\n"
+        "dsf train imagenette-dsf --dry-run\n"
         "dsf train --list",
     )
     parser.add_argument(
@@ -35,6 +36,9 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument(
         "--resume", action="store_true", help="go on from the newest whole checkpoint"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="estimate memory, speed and hours; start nothing"
     )
     parser.add_argument("--list", action="store_true", help="show the recipes")
     parser.set_defaults(run=_train)
@@ -54,6 +58,11 @@ def _train(options: argparse.Namespace) -> int | None:
         if not (folder / "config.yaml").is_file():
             raise UsageError(f"{folder} holds no run to resume: it has no config.yaml")
         recipe = str(folder / "config.yaml")
+    if options.dry_run:
+        if options.resume:
+            raise UsageError("--dry-run estimates a whole run: leave --resume out")
+        _estimate(recipe, overrides)
+        return None
     return _run(recipe, overrides, folder or Path("runs") / Path(recipe).stem, options.resume)
 
 
@@ -75,6 +84,17 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
     if distributed.launched()[0] == 0:
         print(folder)
     return None
+
+
+def _estimate(recipe: str, overrides: list[str]) -> None:
+    from dsf.experiments import load_recipe
+    from dsf.experiments.estimate import estimate, lines
+
+    try:
+        settings = load_recipe(recipe, overrides)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    print(*lines(estimate(settings)), sep="\n")
 
 
 def _list() -> None:

@@ -4,8 +4,9 @@ from dsf.data.layout import data_root
 from dsf.data.registry import DATASETS, load, open_store, prepare
 from dsf.data.sampler import EpochSampler
 from dsf.data.source import ArraySource, Chunk, Content, DataSet, LeftOut, Metric, Request, Source
-from dsf.data.split import Batch, Split
+from dsf.data.split import Split
 from dsf.data.store import Store
+from dsf.data.stream import Batch
 from dsf.data.writer import BrokenImagesError
 
 __all__ = [

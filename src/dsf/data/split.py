@@ -1,29 +1,16 @@
 """The images of a split, wherever they lie: whole on a device, or batch by batch from the disk."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from collections.abc import Generator, Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dsf.data.rows import copy_rows
 from dsf.data.source import Bytes, Integers
+from dsf.data.stream import Batch, stream
 
 Device = torch.device | str
-
-
-class Batch(NamedTuple):
-    """Some images of a split.
-
-    Args:
-        samples: (B,) int64, their indices in the split.
-        images: (B, 3, H, W) uint8, channels last in memory.
-    """
-
-    samples: Tensor
-    images: Tensor
 
 
 class Split:
@@ -80,11 +67,11 @@ class Split:
         result = torch.empty(shape, dtype=torch.uint8, device=device)
         for shard, end in zip(self._shards, self._ends, strict=True):
             part = result[int(end) - len(shard) : int(end)]
-            if device.type == "cpu":
-                part.numpy()[...] = shard
-            else:
-                # A copy, since torch takes no read-only array: one shard at a time is little.
-                part.copy_(torch.from_numpy(np.array(shard)))
+            here = part if device.type == "cpu" else torch.empty(shard.shape, dtype=torch.uint8)
+            rows = np.arange(len(shard))
+            copy_rows(shard, rows, here.numpy(), rows)
+            if here is not part:
+                part.copy_(here)
         return result.permute(0, 3, 1, 2)
 
     def labels(self, device: Device = "cpu") -> Tensor:
@@ -99,48 +86,36 @@ class Split:
             return None
         return torch.tensor(self._sizes, dtype=torch.int64, device=device)
 
-    def gather(self, indices: Tensor, pin: bool = False) -> Tensor:
-        """Some images as (B, 3, H, W) on the CPU, channels last; pinned memory copies faster."""
+    def gather(self, indices: Tensor) -> Tensor:
+        """Some images as (B, 3, H, W) on the CPU, channels last."""
+        shape = (len(indices), *self._shards[0].shape[1:])
+        images = torch.empty(shape, dtype=torch.uint8)
+        self._read(indices, images)
+        return images.permute(0, 3, 1, 2)
+
+    def stream(
+        self, batches: Iterable[Tensor], device: Device = "cpu", ahead: int = 4
+    ) -> Generator[Batch, None, None]:
+        """Batches of the given indices on the device, for images that do not fit on it.
+
+        Threads read the next ``ahead`` batches meanwhile; see ``dsf.data.stream``.
+        """
+        device = torch.device(device)
+        return stream(
+            (batch.cpu() for batch in batches), self._read, self.image_size, device, ahead
+        )
+
+    def _read(self, indices: Tensor, images: Tensor) -> None:
+        """Copy some images to (B, H, W, 3); any number of threads may."""
         positions = indices.cpu().numpy()
         if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
             raise ValueError(
                 f"indices must be in [0, {len(self)}); got {positions.min()} to {positions.max()}"
             )
-        shape = (len(positions), *self._shards[0].shape[1:])
-        result = torch.empty(shape, dtype=torch.uint8, pin_memory=pin)
-        target = result.numpy()
+        target = images.numpy()
         shards = np.searchsorted(self._ends, positions, side="right")
         for number in np.unique(shards):
-            rows = np.flatnonzero(shards == number)
+            places = np.flatnonzero(shards == number)
             shard = self._shards[number]
-            target[rows] = shard[positions[rows] - (self._ends[number] - len(shard))]
-        return result.permute(0, 3, 1, 2)
-
-    def stream(
-        self, batches: Iterable[Tensor], device: Device = "cpu", ahead: int = 4
-    ) -> Iterator[Batch]:
-        """Batches of the given indices on the device, for images that do not fit on it.
-
-        Threads gather the next ``ahead`` batches meanwhile. On CUDA they fill pinned memory, which
-        torch takes back only once the copy is done.
-        """
-        if ahead < 1:
-            raise ValueError(f"ahead must be >= 1; got {ahead}")
-        device = torch.device(device)
-        pin = device.type == "cuda"
-        waiting: deque[tuple[Tensor, Future[Tensor]]] = deque()
-
-        def first() -> Batch:
-            samples, images = waiting.popleft()
-            return Batch(
-                samples.to(device, non_blocking=True),
-                images.result().to(device, non_blocking=True),
-            )
-
-        with ThreadPoolExecutor(ahead, thread_name_prefix="dsf-gather") as pool:
-            for samples in batches:
-                waiting.append((samples, pool.submit(self.gather, samples, pin)))
-                if len(waiting) > ahead:
-                    yield first()
-            while waiting:
-                yield first()
+            rows = positions[places] - (self._ends[number] - len(shard))
+            copy_rows(shard, rows, target, places)

@@ -10,6 +10,7 @@ from dsf import distributed, losses
 from dsf.data import EpochSampler, Split, load
 from dsf.data.augment import MultiCrop, Recipe, TwoSides
 from dsf.data.augment import Views as ViewMaker
+from dsf.experiments.checks import PATCHES, check_count
 from dsf.experiments.recipe import make_settings
 from dsf.experiments.settings import AUTO, Settings
 from dsf.losses import ContrastiveLoss
@@ -53,6 +54,8 @@ def resolve(settings: Settings, images: Split | None = None) -> Settings:
     if settings.encoder.name == AUTO:
         large = {"name": "resnet18", "options": {"stem": "cifar"}}
         values["encoder"] = large if device == "cuda" else {"name": "resnet-small", "options": {}}
+    if settings.encoder.name.startswith(PATCHES):
+        values["encoder"]["options"].setdefault("image_size", settings.views.size)
     if settings.data.resident == AUTO and images is not None:
         values["data"]["resident"] = images.nbytes <= room(device)
     return make_settings(values)
@@ -212,10 +215,7 @@ def build_views(settings: Settings, device: torch.device) -> nn.Module:
 def build_batches(settings: Settings, split: Split, device: torch.device) -> Batches:
     """This process's share of the batches."""
     size = min(len(split), settings.data.limit or len(split))
-    if settings.batch_size > size:
-        raise ValueError(
-            f"batch_size: must be at most the {size} images; got {settings.batch_size}"
-        )
+    check_count(settings, size)
     resident = settings.data.resident is True
     sampler = EpochSampler(
         size,

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from dsf.experiments.kernels import KernelCost, kernel_costs
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.settings import Settings
 from dsf.training import Checkpoints, Loop, Plan
+from dsf.training import checkpoints as saved
 from dsf.training.numerics import DTYPES, numerics
 
 READY = "on views made before"
@@ -41,6 +42,7 @@ class StepCost(NamedTuple):
         views_per_second: with all views of an image.
         gibibytes: the most that torch took of the GPU's memory; None on a CPU.
         warm_up_seconds: what came before: compilation, cuDNN's choices, the first steps.
+        checkpoint_bytes: what a checkpoint holds by then.
         times: how many times the speed of the last variant.
         kernels: where the GPU's time goes, of the first variant if asked.
     """
@@ -51,6 +53,7 @@ class StepCost(NamedTuple):
     views_per_second: float
     gibibytes: float | None
     warm_up_seconds: float
+    checkpoint_bytes: int
     times: float = 1.0
     kernels: list[KernelCost] | None = None
 
@@ -60,8 +63,9 @@ def step_costs(
 ) -> list[StepCost]:
     """Measure the steps of a recipe as it is, and with less and less of what makes it fast.
 
-    Images are random bytes, 50,000 of them as in CIFAR-10, or 2,000 on a CPU: what they show
-    changes nothing about the time.
+    Images are random bytes, of the stored size where the recipe says one: what they show changes
+    nothing about the time. They are 50,000 as in CIFAR-10, or 2,000 on a CPU, or what fits into a
+    GiB of larger ones.
 
     Args:
         recipe: its name.
@@ -77,23 +81,40 @@ def step_costs(
     costs: list[StepCost] = []
     for what, changes in VARIANTS.items():
         settings = load_recipe(recipe, [*overrides, *changes])
-        split = split or _random_images(build.resolve(settings))
+        split = split or _many_images(build.resolve(settings))
         resolved = build.resolve(settings, split)
-        costs.append(_measure(what, resolved, split, steps, profile and not costs))
+        costs.append(measure(what, resolved, split, steps, profile and not costs))
     slowest = costs[-1].milliseconds
     return [cost._replace(times=slowest / cost.milliseconds) for cost in costs]
 
 
-def _random_images(settings: Settings) -> Split:
-    count = 50_000 if settings.device == "cuda" else 2_000
-    side = settings.views.size
-    pixels = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
-    return Split("train", [pixels])
+def _many_images(settings: Settings) -> Split:
+    side = settings.data.size or settings.views.size
+    most = 50_000 if settings.device == "cuda" else 2_000
+    count = max(settings.batch_size, min(most, 2**30 // (3 * side**2)))
+    return random_images(count, side, squashed=settings.data.size is not None)
 
 
-def _measure(
+def random_images(count: int, side: int, squashed: bool = False) -> Split:
+    """Images of random bytes; squashed ones are said to have had other proportions."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+    sizes = generator.integers(side, 2 * side, (count, 2)) if squashed else None
+    return Split("train", [pixels], sizes=sizes)
+
+
+def measure(
     what: str, settings: Settings, split: Split, steps: int, profile: bool = False
 ) -> StepCost:
+    """Measure steps of a training by resolved settings on the images of a split.
+
+    Args:
+        what: of ``VARIANTS``, or any other word for the recipe as it is.
+        settings: resolved ones.
+        split: the images.
+        steps: how many to measure.
+        profile: list the kernels too.
+    """
     device = torch.device(settings.device)
     on_gpu = device.type == "cuda"
     torch._dynamo.reset()
@@ -113,6 +134,9 @@ def _measure(
         seconds = (time.perf_counter() - ready) / steps
         peak = torch.cuda.max_memory_reserved() / 2**30 if on_gpu else None
         kernels = kernel_costs(lambda: _take(run, 5, device), 5) if profile else None
+        run.close()
+        checkpoint = saved.module_tensors(loop.method)
+        checkpoint |= saved.optimiser_tensors(loop.optimiser, loop.method)
     speed = settings.batch_size / seconds
     return StepCost(
         what,
@@ -121,6 +145,7 @@ def _measure(
         settings.views.total * speed,
         peak,
         ready - started,
+        sum(tensor.nbytes for tensor in checkpoint.values()),
         kernels=kernels,
     )
 
@@ -164,7 +189,7 @@ def _make_loop(
     return Loop(method, batches, views, optimiser, schedule, plan, Checkpoints(folder), None)
 
 
-def _take(run: Iterator[None], count: int, device: torch.device) -> None:
+def _take(run: Generator[None, None, None], count: int, device: torch.device) -> None:
     for _ in range(count):
         next(run)
     if device.type == "cuda":

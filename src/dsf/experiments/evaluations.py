@@ -96,11 +96,17 @@ class Evaluator:
     Args:
         settings: resolved ones.
         device: where to compute.
+        images: of splits that lie there already.
     """
 
-    def __init__(self, settings: Settings, device: torch.device) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        device: torch.device,
+        images: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
         self.settings, self.device = settings, device
-        self.task = settings_task(settings, device)
+        self.task = settings_task(settings, device, images)
 
     def subject(self, method: Method, about: Mapping[str, Any] | None = None) -> Subject:
         """A method as what is evaluated."""

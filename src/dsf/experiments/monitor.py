@@ -1,8 +1,9 @@
 """The monitor: how good the features are while they are trained."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
+from torch import Tensor
 
 from dsf.evaluation import KNN
 from dsf.experiments.evaluations import Evaluator
@@ -21,11 +22,18 @@ class KNNMonitor(Callback):
         settings: resolved ones.
         method: that is being trained.
         device: where it is.
+        images: of splits that lie there already.
     """
 
-    def __init__(self, settings: Settings, method: Method, device: torch.device) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        method: Method,
+        device: torch.device,
+        images: Mapping[str, Tensor] | None = None,
+    ) -> None:
         self.settings, self.method = settings, method
-        self._evaluator = Evaluator(settings, device)
+        self._evaluator = Evaluator(settings, device, images)
         bank = len(self._evaluator.task.train)
         self._protocol = KNN(settings.knn.k, settings.knn.temperature).at_most(bank)
 

@@ -127,7 +127,8 @@ def _start(loop: Loop, settings: Settings, folder: Path, resume: bool, show: boo
     if show:
         callbacks.append(display(settings.epochs, loop.steps, loop.step))
     if settings.knn.every:
-        callbacks.append(KNNMonitor(settings, loop.method, loop.device))
+        images = loop.batches.images
+        callbacks.append(KNNMonitor(settings, loop.method, loop.device, images))
     if settings.tensorboard:
         callbacks.append(TensorBoard(folder / "tensorboard", loop.step))
     if settings.wandb:

@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from dsf.experiments.checks import check_patches, check_rate, scaled_rate
 from dsf.experiments.part import Part
 from dsf.experiments.view_settings import Views
 from dsf.losses.dsf import Divergence, DSFSimilarity, Mode, QueueKappa
@@ -51,7 +52,7 @@ class Encoder(Part):
     Attributes:
         name: of ``dsf.models.create_encoder``; auto: a small ResNet on a CPU, ResNet-18 with the
             CIFAR stem on a GPU.
-        options: what else it takes.
+        options: what else it takes; MoCo v3's transformers take the views' size by themselves.
     """
 
     name: str = "resnet18"
@@ -151,6 +152,8 @@ class Optimiser(Part):
     Attributes:
         name: which.
         lr: its learning rate, at its highest.
+        base_lr: in its place the rate for 256 images a step: lr is then base_lr x batch_size / 256,
+            and stands beside it in config.yaml.
         weight_decay: how strongly weights are drawn to zero.
         decay_all: biases and the parameters of norms too.
         momentum: of SGD and LARS.
@@ -160,6 +163,7 @@ class Optimiser(Part):
 
     name: Literal["sgd", "lars", "adamw"] = "sgd"
     lr: PositiveFloat = 0.06
+    base_lr: PositiveFloat | None = None
     weight_decay: NonNegativeFloat = 5e-4
     decay_all: bool = False
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -277,8 +281,26 @@ class Settings(Part):
             raise ValueError(f"must be one of {', '.join(HEADS)}")
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _scale_rate(cls, values: Any) -> Any:
+        """The learning rate of a base rate, unless it is given too, as in a config.yaml."""
+        try:
+            optimiser = values["optimiser"]
+            if isinstance(optimiser, Optimiser):
+                optimiser = optimiser.model_dump(exclude_unset=True)
+            if optimiser.get("lr") is not None:
+                return values
+            batch_size = values.get("batch_size", cls.model_fields["batch_size"].default)
+            lr = scaled_rate(float(optimiser["base_lr"]), int(batch_size))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return values  # there is none, or the check of its field will say what is wrong
+        return {**values, "optimiser": {**optimiser, "lr": lr}}
+
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        check_rate(self)
+        check_patches(self)
         if self.method == "moco" and self.loss.queue == 0:
             raise ValueError("loss.queue: moco needs a queue of keys, say 4096; got 0")
         if self.method != "moco" and self.loss.queue > 0:

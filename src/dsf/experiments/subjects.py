@@ -239,11 +239,13 @@ def run_settings(folder: str | Path, device: str = "auto") -> Settings:
     return settings
 
 
-def settings_task(settings: Settings, device: torch.device) -> Task:
+def settings_task(
+    settings: Settings, device: torch.device, images: Mapping[str, torch.Tensor] | None = None
+) -> Task:
     """What a run is evaluated on: its own data, and of these as many as it was trained on."""
     data = settings.data
     resident = None if data.resident == "auto" else data.resident
-    return make_task(data.name, data.size, data.limit, device, resident)
+    return make_task(data.name, data.size, data.limit, device, resident, images)
 
 
 def make_task(
@@ -252,6 +254,7 @@ def make_task(
     limit: int | None,
     device: torch.device,
     resident: bool | None = None,
+    held: Mapping[str, torch.Tensor] | None = None,
 ) -> Task:
     """The labelled splits of a prepared data set; official validation images join the training.
 
@@ -261,6 +264,7 @@ def make_task(
         limit: only the first so many training images.
         device: where evaluations compute.
         resident: keep images there; by default if they take at most half of the free memory.
+        held: the images of splits that lie there already, which need not be loaded again.
     """
     if size is None:
         name, size = _named_size(name)
@@ -271,7 +275,9 @@ def make_task(
     for key, split in splits.items():
         count = len(split) if limit is None or key != "train" else min(limit, len(split))
         rows = None if count == len(split) else torch.arange(count)
-        images: Split | torch.Tensor = split.images(device) if resident else split
+        images: Split | torch.Tensor | None = (held or {}).get(key)
+        if images is None:
+            images = split.images(device) if resident else split
         labels, sizes = split.labels(device), split.sizes(device)
         parts[key] = LabelledImages(images, labels, sizes, rows, f"{name}, split {key}")
     metric: Metric = "top-1"

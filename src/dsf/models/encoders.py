@@ -21,8 +21,8 @@ def create_encoder(name: str, **options: Any) -> nn.Module:
     stride 1 and no pooling, for images of 32 pixels, instead of ``"imagenet"``.
     ``resnet-small``: one narrow block a stage and the CIFAR stem, for work on a CPU.
     ``mocov3-vit-small``, ``mocov3-vit-base``: MoCo v3's transformers with patches of 16 pixels,
-    fixed sine-cosine positions and a frozen random patch embedding (``freeze_patch_embed``), for
-    images of ``image_size`` pixels.
+    fixed sine-cosine positions, a class token whose last state are the features, and a frozen
+    random patch embedding (``freeze_patch_embed``), for images of ``image_size`` pixels.
     ``timm/NAME``, ``torchvision/NAME``: any classifier of these libraries.
 
     Args:
@@ -99,6 +99,8 @@ def _mocov3_vit(
         raise ValueError(f"image_size must be a multiple of the patches' 16; got {image_size}")
     # Twelve heads in both sizes, as MoCo v3 has them.
     settings = {"num_heads": 12, **options}
+    # timm's "moco" draws queries, keys and values as three dense layers, and zeroes biases; the
+    # patch embedding is left to us.
     model: Any = timm.create_model(
         name, num_classes=0, img_size=image_size, weight_init="moco", **settings
     )
@@ -117,13 +119,14 @@ def _mocov3_vit(
 def sine_cosine_positions(height: int, width: int, dimension: int) -> Tensor:
     """Fixed positions of patches, (height * width, dimension), which 4 must divide.
 
-    Sines and cosines of the column and of the row, at dimension / 4 frequencies from 1 to 1e-4.
+    Sines and cosines of the row, then of the column, at the dimension / 4 = n frequencies
+    10,000^(-k / n), k < n: on a square grid the very numbers of MoCo v3.
     """
     if dimension % 4:
         raise ValueError(f"dimension must be a multiple of 4; got {dimension}")
     frequencies = 1e4 ** -(torch.arange(dimension // 4, dtype=torch.float64) / (dimension // 4))
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    angles = [axis.flatten()[:, None] * frequencies for axis in (columns, rows)]
+    angles = [axis.flatten()[:, None] * frequencies for axis in (rows, columns)]
     return torch.cat([f(angle) for angle in angles for f in (torch.sin, torch.cos)], dim=1).float()
 
 

@@ -1,6 +1,6 @@
 """Batches of images on the device, from images that live there or from a stream."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import torch
 from torch import Tensor
@@ -30,13 +30,18 @@ class Batches:
     def __len__(self) -> int:
         return len(self.sampler)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """This process's batches, from batch number ``start`` on."""
+    def epoch(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
+        """This process's batches, from batch number ``start`` on; close it to leave early."""
         order = self.sampler.batches(epoch, start)
         if self._images is None:
             return self.split.stream(order, self.device)
         images = self._images
         return (Batch(samples, images[samples]) for samples in order)
+
+    @property
+    def images(self) -> dict[str, Tensor]:
+        """All images of the split by its name, where they are kept on the device."""
+        return {} if self._images is None else {self.split.name: self._images}
 
     def sizes(self, samples: Tensor) -> Tensor | None:
         """The original heights and widths of some images, if they were squashed."""

@@ -1,8 +1,8 @@
 """The training loop."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -144,27 +144,29 @@ class Loop:
     def _run_epoch(self, epoch: int, start: int, signals: Signals) -> None:
         # As a tensor made there: a compiled graph must not depend on it, nor a step wait for it.
         number = torch.full((), epoch, dtype=torch.int64, device=self.device)
-        for batch in self.batches.epoch(epoch, start):
-            last = (self.step + 1) % len(self.batches) == 0
-            log = last or (self.step + 1) % self.plan.log_every == 0
-            self._train_step(batch, number, diagnose=log)
-            self.step += 1
-            if log:
-                self._log()
-            if last:
-                self._end_epoch(epoch + 1)
-            self._save_or_stop(log, signals)
+        with closing(self.batches.epoch(epoch, start)) as batches:
+            for batch in batches:
+                last = (self.step + 1) % len(self.batches) == 0
+                log = last or (self.step + 1) % self.plan.log_every == 0
+                self._train_step(batch, number, diagnose=log)
+                self.step += 1
+                if log:
+                    self._log()
+                if last:
+                    self._end_epoch(epoch + 1)
+                self._save_or_stop(log, signals)
 
-    def try_steps(self) -> Iterator[None]:
+    def try_steps(self) -> Generator[None, None, None]:
         """Train step after step without lines or checkpoints, to measure what a step costs."""
         self.method.train()
         first = True
         for epoch in count():
             number = torch.full((), epoch, dtype=torch.int64, device=self.device)
-            for batch in self.batches.epoch(epoch):
-                self._train_step(batch, number, diagnose=first)
-                first = False
-                yield
+            with closing(self.batches.epoch(epoch)) as batches:
+                for batch in batches:
+                    self._train_step(batch, number, diagnose=first)
+                    first = False
+                    yield
 
     def _train_step(self, batch: Batch, epoch: Tensor, diagnose: bool) -> None:
         lr = self.schedule(self.step)
