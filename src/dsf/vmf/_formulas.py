@@ -53,11 +53,12 @@ def kappa_minus_log_partition(kappa: Tensor, e: Expansion) -> Tensor:
 def ratio(kappa: Tensor, e: Expansion) -> Tensor:
     """A_p."""
     kappa = kappa.clamp(max=LARGEST[kappa.dtype])
-    x, y, _ = _geometry(kappa, e.v)
-    ratio = _ratio_at_top(x, y, e)
-    for c in e.c:
-        ratio = kappa / (c + kappa * ratio)
-    return ratio.clamp(max=1)  # a rounding may pass it
+    near = _ratio_near(kappa, e)
+    if not e.steps:
+        return near
+    # The roundings of all steps add up where A_p is near 1, but those of the deviation do not.
+    far = kappa.clamp(min=1)
+    return torch.where(near > 0.5, 1 - (_nu(e) + 0.5 + _deviation(far, e)) / far, near)
 
 
 def one_minus_ratio(kappa: Tensor, e: Expansion) -> Tensor:
@@ -67,7 +68,7 @@ def one_minus_ratio(kappa: Tensor, e: Expansion) -> Tensor:
         x, y, _ = _geometry(kappa, e.v)
         rest = x * (1 + x + y) / ((1 + x) * (1 + y))
         return rest + y * x / e.v * (0.5 + x * _horner(e.S, x))
-    a = ratio(kappa, e)
+    a = _ratio_near(kappa, e)
     # Where A_p > 1/2 kappa is at least half of p, and the deviation is accurate.
     far = kappa.clamp(min=1)
     return torch.where(a > 0.5, (_nu(e) + 0.5 + _deviation(far, e)) / far, 1 - a)
@@ -75,7 +76,7 @@ def one_minus_ratio(kappa: Tensor, e: Expansion) -> Tensor:
 
 def for_inversion(kappa: Tensor, e: Expansion) -> tuple[Tensor, Tensor, Tensor]:
     """A_p, 1 - A_p where A_p > 1/2, and A_p' to within some fifty roundings, at little cost."""
-    a = _once(ratio(kappa, e))
+    a = _once(_ratio_near(kappa.clamp(max=LARGEST[kappa.dtype]), e))
     if not e.steps:
         return a, one_minus_ratio(kappa, e), derivative(kappa, e)
     # The differential equation A' = 1 - A^2 - (p - 1) A / kappa, for large kappa in terms of the
@@ -149,6 +150,14 @@ def _horner(coefficients: Coefficients, x: Tensor) -> Tensor:
 
 def _ratio_at_top(x: Tensor, y: Tensor, e: Expansion) -> Tensor:
     return y * (1 / (1 + x) - x / e.v * (0.5 + x * _horner(e.S, x)))
+
+
+def _ratio_near(kappa: Tensor, e: Expansion) -> Tensor:
+    x, y, _ = _geometry(kappa, e.v)
+    ratio = _ratio_at_top(x, y, e)
+    for c in e.c:
+        ratio = kappa / (c + kappa * ratio)
+    return ratio.clamp(max=1)  # a rounding may pass it
 
 
 def _derivative_at_top(x: Tensor, e: Expansion) -> Tensor:
