@@ -213,7 +213,7 @@ class TestArguments:
             ({"divergence": "jeffreys"}, "needs mode='exact'; got mode='paper'"),
             ({"shrink": 1.5}, r"shrink must be in \(0, 1\]; got 1.5"),
             ({"estimator": "sra"}, "estimator must be one of .*got 'sra'"),
-            ({"block_size": 0}, "block_size must be None or at least 1; got 0"),
+            ({"block_size": 0}, "block_size must be 'auto', None or at least 1; got 0"),
             (
                 {"block_size": 8, "divergence": "jeffreys", "mode": "exact"},
                 "block_size needs .*='kl'; got divergence='jeffreys'",

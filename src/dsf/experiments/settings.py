@@ -100,7 +100,8 @@ class Loss(Part):
         temperature: by default 1 for DSF, 0.1 for losses of cosines.
         queue: K, keys in the memory bank: for MoCo; 0 for the other methods.
         contrast: InfoNCE or the decoupled one.
-        block_size: compute so many logits at a time, for very long queues.
+        block_size: compute the logits in pieces of so many negatives, or never so (null); by
+            default if there are more than 2^26 of them.
         pooling: of the poly-view loss.
         mode, shrink, estimator, queue_kappa, divergence, alpha, detach_resultant: DSF's own.
     """
@@ -109,7 +110,7 @@ class Loss(Part):
     temperature: PositiveFloat | None = None
     queue: NonNegativeInt = 4096
     contrast: Literal["infonce", "dcl"] = "infonce"
-    block_size: PositiveInt | None = None
+    block_size: PositiveInt | Literal["auto"] | None = AUTO
     pooling: Pooling = "geometric"
     mode: Mode = "paper"
     shrink: Annotated[float, Field(gt=0, le=1)] = 0.95
@@ -125,7 +126,7 @@ class Loss(Part):
             DSFSimilarity(self.mode, self.shrink, self.estimator, self.divergence, self.alpha)
         except ValueError as error:
             raise ValueError(f"loss: {error}") from None
-        if self.block_size is not None and self.divergence != "kl":
+        if isinstance(self.block_size, int) and self.divergence != "kl":
             raise ValueError("loss.block_size: goes with loss.divergence=kl only")
         return self
 

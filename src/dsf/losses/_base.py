@@ -4,6 +4,7 @@ A loss turns the views of each side into a *representation*, a tuple of tensors 
 dimension counts samples, and says what two representations have to do with each other.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, NamedTuple, TypeVar, cast, get_args
@@ -20,10 +21,13 @@ from dsf.losses.streaming import streaming_logsumexp
 
 Features = Tensor | Sequence[Tensor]
 InBatch = Literal["both", "cross"]
+BlockSize = int | Literal["auto"] | None
 Diagnostics = dict[str, Tensor]
 # Computes each row's similarity to its positive, and the mean of those to its negatives.
 Similarities = Callable[[], tuple[Tensor, Tensor]]
 R = TypeVar("R", bound=tuple[Tensor, ...])
+
+_LARGE = 2**26  # logits, above which their matrix is not stored
 
 
 class Factors(NamedTuple):
@@ -52,8 +56,10 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     (MoCo v3). With a bank, the positive of ``out0`` is ``out1`` and the negatives are the bank's
     (MoCo); the keys enter it after they were contrasted, in training mode only.
 
-    With a ``block_size`` the logits are computed for so many negatives at a time and never stored
-    whole, forward or backward: for queues and batches whose matrix of logits does not fit.
+    A matrix of more than 2^26 logits (256 MiB) is computed in pieces and never stored whole,
+    forward or backward: on a GPU by a kernel, elsewhere for some negatives at a time. A number as
+    ``block_size`` does so at any size, for so many negatives at a time without the kernel; None
+    never does.
     """
 
     def __init__(
@@ -63,7 +69,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         gather_distributed: bool,
         contrast: str,
         in_batch: InBatch,
-        block_size: int | None,
+        block_size: BlockSize,
     ) -> None:
         super().__init__()
         if not temperature > 0:
@@ -72,8 +78,10 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             raise ValueError(f"contrast must be one of {tuple(CONTRASTS)}; got {contrast!r}")
         if in_batch not in get_args(InBatch):
             raise ValueError(f"in_batch must be one of {get_args(InBatch)}; got {in_batch!r}")
-        if block_size is not None and block_size < 1:
-            raise ValueError(f"block_size must be None or at least 1; got {block_size}")
+        if isinstance(block_size, str) and block_size != "auto":
+            raise ValueError(f"block_size must be a number, None or 'auto'; got {block_size!r}")
+        if isinstance(block_size, int) and block_size < 1:
+            raise ValueError(f"block_size must be 'auto', None or at least 1; got {block_size}")
         self.block_size = block_size
         self.temperature = temperature
         self.gather_distributed = gather_distributed
@@ -128,6 +136,10 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         """Further diagnostics of this loss."""
         return {}
 
+    def is_product(self) -> bool:
+        """Whether ``factors`` says it all, so that logits need not be stored."""
+        return True
+
     # What they share.
 
     def forward(self, out0: Features, out1: Features, update_queue: bool = True) -> Tensor:
@@ -164,7 +176,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             )
         with torch.autocast(views0.device.type, enabled=False):
             query, key = self.represent(views0), self.represent(views1)
-            how = self._dense if self.block_size is None else self._streaming
+            how = self._streaming if self._streams(query) else self._dense
             loss, similarities = how(query, key)
             diagnostics: Diagnostics = {}
             if diagnose:
@@ -193,6 +205,19 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         """Where this process's samples are among all."""
         first = self._offset(query)
         return torch.arange(first, first + query[0].shape[0], device=query[0].device)
+
+    def _streams(self, query: R) -> bool:
+        if self.block_size != "auto":
+            return self.block_size is not None
+        samples, *views, _ = query[0].shape
+        everywhere = samples * (distributed.world_size() if self.gather_distributed else 1)
+        if self.queue is not None:
+            entries = samples * self.queue.size
+        elif self.in_batch == "cross":
+            entries = samples * everywhere
+        else:
+            entries = 4 * samples * everywhere
+        return self.is_product() and entries * math.prod(views) ** 2 > _LARGE
 
     # All logits at once.
 
@@ -252,8 +277,8 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             skip = torch.stack(self._both_columns(query, factors.y.shape[-2]), dim=-1)
         x, y, b = factors
         scaled = None if b is None else b / self.temperature
-        assert self.block_size is not None
-        total = streaming_logsumexp(x / self.temperature, y, scaled, skip, self.block_size)
+        block = None if self.block_size == "auto" else self.block_size
+        total = streaming_logsumexp(x / self.temperature, y, scaled, skip, block)
 
         def similarities() -> tuple[Tensor, Tensor]:
             negatives = (x * y.sum(dim=-2, keepdim=True)).sum(dim=-1)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsf.losses._base import ContrastiveLoss, Factors, InBatch, unit
+from dsf.losses._base import BlockSize, ContrastiveLoss, Factors, InBatch, unit
 from dsf.losses.queue import Queue
 
 
@@ -24,7 +24,7 @@ class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
         contrast: str = "infonce",
         in_batch: InBatch = "both",
         normalize: bool = False,
-        block_size: int | None = None,
+        block_size: BlockSize = "auto",
     ) -> None:
         super().__init__(
             temperature, memory_bank_size, gather_distributed, contrast, in_batch, block_size
@@ -63,7 +63,7 @@ class CosineLoss(FeatureAverage):
         gather_distributed: bool = False,
         contrast: str = "infonce",
         in_batch: InBatch = "both",
-        block_size: int | None = None,
+        block_size: BlockSize = "auto",
     ) -> None:
         super().__init__(
             temperature, memory_bank_size, gather_distributed, contrast, in_batch, False, block_size
@@ -95,7 +95,7 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
         contrast: str = "infonce",
         in_batch: InBatch = "both",
         views: int = 1,
-        block_size: int | None = None,
+        block_size: BlockSize = "auto",
     ) -> None:
         if views < 1:
             raise ValueError(f"views must be at least 1; got {views}")

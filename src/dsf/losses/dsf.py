@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from dsf import distributed
-from dsf.losses._base import ContrastiveLoss, Diagnostics, Factors, Features, InBatch, as_views
+from dsf.losses._base import (
+    BlockSize,
+    ContrastiveLoss,
+    Diagnostics,
+    Factors,
+    Features,
+    InBatch,
+    as_views,
+)
 from dsf.losses.queue import Queue
 from dsf.vmf import (
     ViewDistribution,
@@ -205,9 +213,9 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
         divergence: Divergence = "kl",
         alpha: float = 0.5,
         detach_resultant: bool = False,
-        block_size: int | None = None,
+        block_size: BlockSize = "auto",
     ) -> None:
-        if block_size is not None and divergence != "kl":
+        if isinstance(block_size, int) and divergence != "kl":
             raise ValueError(
                 "block_size needs a similarity that is a matrix product, that of divergence='kl'; "
                 f"got divergence={divergence!r}"
@@ -230,6 +238,10 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
     def factors(self, query: ViewDistribution, key: ViewDistribution) -> Factors:
         """KL's similarities without the query's own terms, which cancel in the softmax."""
         return self.similarity.factors(query, key)
+
+    def is_product(self) -> bool:
+        """Of KL alone."""
+        return self.similarity.divergence == "kl"
 
     def logits(self, query: ViewDistribution, key: ViewDistribution) -> Tensor:
         """Those of any divergence, as a matrix."""

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from dsf.losses._base import InBatch, Similarities
+from dsf.losses._base import BlockSize, InBatch, Similarities
 from dsf.losses._precision import matmul
 from dsf.losses.cosine import LossAverage
 from dsf.losses.streaming import streaming_logsumexp
@@ -51,7 +51,7 @@ class PolyView(LossAverage):
         contrast: str = "infonce",
         in_batch: InBatch = "both",
         views: int = 1,
-        block_size: int | None = None,
+        block_size: BlockSize = "auto",
     ) -> None:
         if pooling not in get_args(Pooling):
             raise ValueError(f"pooling must be one of {get_args(Pooling)}; got {pooling!r}")
@@ -111,9 +111,9 @@ class PolyView(LossAverage):
             count = columns.shape[1]
             skip = own.unsqueeze(-1) * count + torch.arange(count, device=own.device)
             skip = skip.unsqueeze(1).expand(-1, rows.shape[1], -1).flatten(0, 1)
-        assert self.block_size is not None
         flat = rows.flatten(0, 1) / self.temperature
-        total = streaming_logsumexp(flat, columns.flatten(0, 1), None, skip, self.block_size)
+        block = None if self.block_size == "auto" else self.block_size
+        total = streaming_logsumexp(flat, columns.flatten(0, 1), None, skip, block)
         return total.view(rows.shape[:2])
 
 

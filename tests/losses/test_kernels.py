@@ -1,0 +1,163 @@
+"""The Triton kernels against the definition: on a CPU by Triton's interpreter, and on a GPU."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from dsf.losses import DSFLoss, LossAverage
+from dsf.losses.streaming import streaming_logsumexp
+
+# rows, keys, dimensions, skipped columns a row, whether there is a b
+SHAPES = [
+    (70, 150, 24, 2, True),
+    (64, 64, 16, 0, False),
+    (5, 300, 128, 1, True),
+    (130, 20, 7, 0, True),
+]
+
+
+def problem(rows, keys, width, skipped, with_b, dtype=torch.float32):
+    torch.manual_seed(rows)
+    x, y = (torch.randn(n, width, dtype=dtype, requires_grad=True) for n in (rows, keys))
+    b = torch.randn(keys, dtype=dtype, requires_grad=True) if with_b else None
+    skip = torch.randint(0, keys, (rows, skipped)) if skipped else None
+    return x, y, b, skip, torch.randn(rows, dtype=dtype)
+
+
+def definition(x, y, b, skip, gradient):
+    logits = x @ y.mT if b is None else x @ y.mT - b
+    if skip is not None:
+        logits = logits.scatter(-1, skip, -torch.inf)
+    total = logits.logsumexp(dim=-1)
+    inputs = [tensor for tensor in (x, y, b) if tensor is not None]
+    return total, *torch.autograd.grad(total, inputs, gradient)
+
+
+def interpret():
+    """Compare both; runs in a process of its own, whose Triton interprets."""
+    from dsf.losses import _kernels
+
+    for programs in (1, 8, 512):  # the whole of an axis in one part, or in several
+        _kernels._PROGRAMS = programs
+        for shape in SHAPES:
+            x, y, b, skip, gradient = problem(*shape)
+            expected = definition(x, y, b, skip, gradient)
+            plain = [tensor if tensor is None else tensor.detach() for tensor in (x, y, b, skip)]
+            total = _kernels.logsumexp(*plain)
+            found = _kernels.gradients(*plain, total, gradient, True, True)
+            ours = (total, *found[: len(expected) - 1])
+            torch.testing.assert_close(ours, expected, rtol=1e-5, atol=2e-5)
+    nothing = torch.zeros(2, 1, dtype=torch.int64)
+    x, y = torch.randn(2, 16), torch.randn(1, 16)
+    total = _kernels.logsumexp(x, y, None, nothing)
+    assert (total == -torch.inf).all()
+    of_x, *_ = _kernels.gradients(x, y, None, nothing, total, torch.ones(2), True, False)
+    assert (of_x == 0).all()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+def test_interpreted():
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    run = subprocess.run(
+        [sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+
+
+class TestChoice:
+    """Which way is taken; what comes out is the same."""
+
+    def ways(self, monkeypatch, loss, rows, **shape):
+        taken = []
+        for name in ("_dense", "_streaming"):
+            way = getattr(loss, name)
+            monkeypatch.setattr(loss, name, lambda *a, n=name, w=way: taken.append(n) or w(*a))
+        loss(*(torch.randn(rows, shape.get("m", 1), 8) for _ in range(2)))
+        return taken
+
+    @pytest.mark.parametrize(
+        ("options", "rows", "m", "large"),
+        [
+            ({"memory_bank_size": (64, 8)}, 4, 2, 256),
+            ({"in_batch": "cross"}, 16, 2, 256),
+            ({"in_batch": "both"}, 8, 2, 256),
+        ],
+    )
+    def test_by_size(self, monkeypatch, options, rows, m, large):
+        for limit, expected in ((large, "_dense"), (large - 1, "_streaming")):
+            monkeypatch.setattr("dsf.losses._base._LARGE", limit)
+            assert self.ways(monkeypatch, DSFLoss(**options), rows, m=m) == [expected]
+
+    def test_pairs_of_views_count(self, monkeypatch):
+        loss = LossAverage(memory_bank_size=(64, 8), views=3)
+        monkeypatch.setattr("dsf.losses._base._LARGE", 4 * 64 * 9 - 1)
+        assert self.ways(monkeypatch, loss, 4, m=3) == ["_streaming"]
+        monkeypatch.setattr("dsf.losses._base._LARGE", 4 * 64 * 9)
+        loss = LossAverage(memory_bank_size=(64, 8), views=3)
+        assert self.ways(monkeypatch, loss, 4, m=3) == ["_dense"]
+
+    def test_forced(self, monkeypatch):
+        assert self.ways(monkeypatch, DSFLoss(block_size=3), 4) == ["_streaming"]
+        monkeypatch.setattr("dsf.losses._base._LARGE", 0)
+        assert self.ways(monkeypatch, DSFLoss(block_size=None), 4) == ["_dense"]
+        jeffreys = DSFLoss(mode="exact", divergence="jeffreys")  # which is no matrix product
+        assert self.ways(monkeypatch, jeffreys, 4) == ["_dense"]
+
+    def test_errors(self):
+        with pytest.raises(ValueError, match="block_size must be a number.*got 'all'"):
+            DSFLoss(block_size="all")
+        with pytest.raises(ValueError, match="at least 1; got 0"):
+            DSFLoss(block_size=0)
+
+
+@pytest.mark.gpu
+class TestCUDA:
+    @pytest.mark.parametrize(
+        "shape", [*SHAPES, (1000, 5000, 128, 2, True), (77, 999, 256, 0, True)]
+    )
+    def test_equals_float64(self, shape):
+        *tensors, gradient = problem(*shape, dtype=torch.float64)
+        expected = definition(*tensors, gradient)
+        x, y, b = (
+            None if tensor is None else tensor.detach().float().cuda().requires_grad_()
+            for tensor in tensors[:3]
+        )
+        skip = None if tensors[3] is None else tensors[3].cuda()
+        for function in (streaming_logsumexp, torch.compile(streaming_logsumexp, fullgraph=True)):
+            total = function(x, y, b, skip)
+            inputs = [tensor for tensor in (x, y, b) if tensor is not None]
+            ours = (total, *torch.autograd.grad(total, inputs, gradient.float().cuda()))
+            for found, wanted in zip(ours, expected, strict=True):
+                error = (found.double().cpu() - wanted).norm() / wanted.norm()
+                assert error < 1e-5
+
+    def test_problems_with_leading_dimensions(self):
+        x = torch.randn(2, 1, 50, 16, device="cuda", requires_grad=True)
+        y = torch.randn(3, 70, 16, device="cuda", requires_grad=True)
+        total = streaming_logsumexp(x, y)
+        expected = (x @ y.mT).logsumexp(dim=-1)
+        torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)
+        ours, theirs = (torch.autograd.grad(t.sum(), (x, y)) for t in (total, expected))
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+    def test_no_matrix_and_no_waiting(self):
+        x = torch.randn(2048, 128, device="cuda", requires_grad=True)
+        y = torch.randn(32_768, 128, device="cuda")
+        streaming_logsumexp(x, y).sum().backward()  # compiles
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            streaming_logsumexp(x, y).sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert torch.cuda.max_memory_allocated() - before < 0.2 * 4 * 2048 * 32_768
+
+
+if __name__ == "__main__":
+    interpret()
