@@ -11,7 +11,7 @@ def test_a_step_is_measured(tmp_path, capsys):
     report = tmp_path / "step.json"
     arguments = ["bench", "step", *tiny.SETTINGS, "--steps", "2", "--json", str(report)]
     assert main(arguments) == 0
-    lines = capsys.readouterr().out.splitlines()
+    *lines, products = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         "as the recipe has it",
         "on views made before",
@@ -20,6 +20,7 @@ def test_a_step_is_measured(tmp_path, capsys):
         "eager fp32",
     ]
     assert all("views/s" in line for line in lines)
+    assert "TFLOP/s of a large matrix product" in products
     written = json.loads(report.read_text())
     assert written["recipe"] == "demo"
     assert {"command", "commit", "packages", "seed", "wall_s"} <= set(written["provenance"])
@@ -28,6 +29,28 @@ def test_a_step_is_measured(tmp_path, capsys):
     for step in written["steps"]:
         assert step["times"] == pytest.approx(slowest["milliseconds"] / step["milliseconds"])
         assert step["views_per_second"] > step["images_per_second"] > 0
+    found = written["products"]
+    rate = found["flop"] / (1e-3 * written["steps"][0]["milliseconds"])
+    assert found["share"] == pytest.approx(rate / found["ceiling"])
+    assert 0 < found["share"] < 1.5
+
+
+def test_the_products_of_a_step_are_counted():
+    """Forward and backward of the query encoder, forward of the key's: at most four forwards."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from dsf.experiments import build
+    from dsf.experiments.cost import products
+
+    settings = build.resolve(tiny.settings())
+    method = build.build_method(settings)
+    images = settings.batch_size * settings.views.count // 2
+    size = settings.views.size
+    with FlopCounterMode(display=False) as counter:
+        method.project(torch.zeros(images, 3, size, size))
+    one_side = counter.get_total_flops()
+    found = products("demo", tiny.SETTINGS).flop
+    assert 3.5 * one_side < found < 4.5 * one_side
 
 
 def test_local_views_are_measured_too(tmp_path, capsys):

@@ -14,7 +14,8 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         help="measure the speed and memory of a training step",
         description="step: a whole training step of a recipe, with data and views, beside the\n"
         "same on views made before, without a CUDA graph, without compilation, and in\n"
-        "plain eager fp32. Needs no data set.",
+        "plain eager fp32; and what part of the speed of a large matrix product it\n"
+        "reaches. Needs no data set.",
         example="dsf bench step\ndsf bench step cifar10-dsf views.count=4 --json step.json",
     )
     parser.add_argument("what", metavar="step", choices=["step"], help="what to measure")
@@ -32,7 +33,7 @@ def _bench(options: argparse.Namespace) -> None:
     import torch
 
     from dsf.data.files import write_json
-    from dsf.experiments.cost import step_costs
+    from dsf.experiments.cost import products, step_costs
     from dsf.training.environment import environment
 
     on_gpu = torch.cuda.is_available()
@@ -43,12 +44,18 @@ def _bench(options: argparse.Namespace) -> None:
     started = time.time()
     steps = options.steps or (200 if on_gpu else 5)
     costs = step_costs(recipe, overrides, steps, options.profile)
+    counted = products(recipe, overrides)
+    share = counted.share(costs[0].milliseconds)
     for cost in costs:
         memory = "" if cost.gibibytes is None else f"  {cost.gibibytes:.2f} GiB"
         print(
             f"{cost.what:<21} {cost.milliseconds:9.2f} ms  {cost.views_per_second:10,.0f} views/s"
             f"{memory}  {cost.times:5.2f} times as fast as {costs[-1].what}"
         )
+    print(
+        f"{counted.flop / 1e12:.3g} TFLOP of products a step, at {share:.1%} of the "
+        f"{counted.ceiling / 1e12:.3g} TFLOP/s of a large matrix product"
+    )
     for kernel in costs[0].kernels or []:
         calls = f"{kernel.calls:5.0f} times" if kernel.calls else ""
         print(
@@ -62,5 +69,6 @@ def _bench(options: argparse.Namespace) -> None:
         rows = [cost._asdict() for cost in costs]
         for row in rows:  # those of the recipe as it is stand on their own
             row.pop("kernels")
+        report["products"] = counted._asdict() | {"share": share}
         report["kernels"] = [kernel._asdict() for kernel in costs[0].kernels or []]
         write_json(options.json, report | {"steps": rows})

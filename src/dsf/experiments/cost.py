@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from dsf.data import Split
 from dsf.experiments import build
@@ -56,6 +57,60 @@ class StepCost(NamedTuple):
     checkpoint_bytes: int
     times: float = 1.0
     kernels: list[KernelCost] | None = None
+
+
+class Products(NamedTuple):
+    """The matrix products and convolutions of a step, and how fast the device could be at them.
+
+    Attributes:
+        flop: of one step, forward and backward, of both encoders; views are not counted.
+        ceiling: flop a second of one large matrix product in the recipe's precision.
+    """
+
+    flop: int
+    ceiling: float
+
+    def share(self, milliseconds: float) -> float:
+        """What part of the ceiling a step of so many milliseconds reaches."""
+        return self.flop / (1e-3 * milliseconds) / self.ceiling
+
+
+def products(recipe: str, overrides: Sequence[str] = ()) -> Products:
+    """Count the products of a step of a recipe, and measure a large one in its precision."""
+    settings = load_recipe(recipe, [*overrides, "graph=false", "compile=false"])
+    settings = build.resolve(settings)
+    split = random_images(2 * settings.batch_size, settings.data.size or settings.views.size)
+    resolved = build.resolve(settings, split)
+    device = torch.device(resolved.device)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        numerics(resolved.precision, resolved.deterministic, autotune=False),  # type: ignore[arg-type]
+    ):
+        loop = _make_loop(resolved, split, device, Path(folder), made_before=True)
+        run = loop.try_steps()
+        with FlopCounterMode(display=False) as counter:
+            _take(run, 1, device)
+        run.close()
+        del loop, run
+        ceiling = _large_product(DTYPES[resolved.precision], device)
+    return Products(counter.get_total_flops(), ceiling)
+
+
+def _large_product(dtype: torch.dtype, device: torch.device) -> float:
+    on_gpu = device.type == "cuda"
+    side, repeats = (8192, 50) if on_gpu else (1024, 5)
+    a, b = (torch.randn(side, side, dtype=dtype, device=device) for _ in range(2))
+    best = float("inf")
+    for _ in range(4):  # the first warms up
+        if on_gpu:
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(repeats):
+            a @ b
+        if on_gpu:
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return float(2 * side**3 * repeats / best)
 
 
 def step_costs(

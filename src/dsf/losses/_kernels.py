@@ -5,13 +5,26 @@ than its own units. A tile takes some rows and some columns; where there are too
 processors, the other is cut into parts whose results are added up, in a fixed order.
 """
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-_ROWS, _COLUMNS = 64, 64
 _PROGRAMS = 512  # enough for the processors of any GPU
+
+
+class _Tile(NamedTuple):
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+
+_FORWARD = _Tile(64, 64, 4, 2)
+_OF_ROWS = _Tile(64, 64, 4, 2)
+_OF_COLUMNS = _Tile(64, 64, 4, 2)
 
 
 @triton.jit
@@ -117,24 +130,26 @@ def _grid(lines: int, tile: int, others: int, other_tile: int) -> tuple[int, int
     return tiles, triton.cdiv(others, part), part
 
 
-def _shape(x: Tensor, b: Tensor | None, skip: Tensor | None) -> dict[str, int | bool]:
+def _shape(tile: _Tile, x: Tensor, b: Tensor | None, skip: Tensor | None) -> dict[str, int | bool]:
     width = x.shape[-1]
     return {
         "D": width,
         "WIDTH": max(16, triton.next_power_of_2(width)),
-        "ROWS": _ROWS,
-        "COLUMNS": _COLUMNS,
+        "ROWS": tile.rows,
+        "COLUMNS": tile.columns,
         "WITH_B": b is not None,
         "SKIPS": 0 if skip is None else skip.shape[-1],
+        "num_warps": tile.warps,
+        "num_stages": tile.stages,
     }
 
 
 def logsumexp(x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None) -> Tensor:
     """(N,) log sum_j exp(x_i . y_j - b_j) of contiguous (N, D), (M, D), (M,) and (N, s)."""
     count, keys = len(x), len(y)
-    tiles, parts, part = _grid(count, _ROWS, keys, _COLUMNS)
+    tiles, parts, part = _grid(count, _FORWARD.rows, keys, _FORWARD.columns)
     largest, total = (x.new_empty((parts, count)) for _ in range(2))
-    shape = _shape(x, b, skip)
+    shape = _shape(_FORWARD, x, b, skip)
     _forward[tiles, parts](x, y, b, skip, largest, total, count, keys, part, **shape)
     return (largest + total.log()).logsumexp(dim=0)
 
@@ -150,16 +165,18 @@ def gradients(
     of_y: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of x, and of y and b, from that of ``logsumexp``, whose result is ``total``."""
-    count, keys, shape = len(x), len(y), _shape(x, b, skip)
+    count, keys = len(x), len(y)
     arguments = (x, y, b, skip, total.masked_fill(total == -torch.inf, 0), gradient)
     result_x = result_y = result_b = None
     if of_x:
-        tiles, parts, part = _grid(count, _ROWS, keys, _COLUMNS)
+        tiles, parts, part = _grid(count, _OF_ROWS.rows, keys, _OF_ROWS.columns)
+        shape = _shape(_OF_ROWS, x, b, skip)
         result_x = x.new_empty((parts, *x.shape))
         _backward_rows[tiles, parts](*arguments, result_x, count, keys, part, **shape)
         result_x = result_x.sum(dim=0)
     if of_y:
-        tiles, parts, part = _grid(keys, _COLUMNS, count, _ROWS)
+        tiles, parts, part = _grid(keys, _OF_COLUMNS.columns, count, _OF_COLUMNS.rows)
+        shape = _shape(_OF_COLUMNS, x, b, skip)
         result_y, result_b = y.new_empty((parts, *y.shape)), y.new_empty((parts, keys))
         _backward_columns[tiles, parts](*arguments, result_y, result_b, count, keys, part, **shape)
         result_y, result_b = result_y.sum(dim=0), result_b.sum(dim=0)
