@@ -1,6 +1,5 @@
 """The softmax over very many keys, without the matrix of logits."""
 
-from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -12,6 +11,7 @@ from dsf.losses._precision import matmul
 
 _BLOCK = 2**24  # logits that exist at a time, where nobody says how many: 64 MiB
 _WIDEST = 256  # dimensions that a kernel's tile holds
+_HAS_TRITON = find_spec("triton") is not None
 
 
 def streaming_logsumexp(
@@ -40,16 +40,11 @@ def streaming_logsumexp(
     """
     if block is not None and block < 1:
         raise ValueError(f"block must be at least 1; got {block}")
-    if x.is_cuda and x.dtype == torch.float32 and x.shape[-1] <= _WIDEST and _has_triton():
+    if x.is_cuda and x.dtype == torch.float32 and x.shape[-1] <= _WIDEST and _HAS_TRITON:
         return _of_all_problems(x, y, b, skip)
     rows = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]).numel() * x.shape[-2]
     result: Tensor = _StreamingLogSumExp.apply(x, y, b, skip, block or max(1, _BLOCK // rows))
     return result
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
 
 
 def _of_all_problems(x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None) -> Tensor:
