@@ -21,6 +21,12 @@ class _Tile(NamedTuple):
     warps: int
     stages: int
 
+    def narrow(self, width: int) -> "_Tile":
+        """With as many numbers at most as rows of 128 dimensions have: what fits on the chip."""
+        if width <= 128:
+            return self
+        return self._replace(rows=self.rows // 2, columns=self.columns // 2)
+
 
 _FORWARD = _Tile(64, 64, 4, 2)
 _OF_ROWS = _Tile(64, 64, 4, 2)
@@ -147,9 +153,10 @@ def _shape(tile: _Tile, x: Tensor, b: Tensor | None, skip: Tensor | None) -> dic
 def logsumexp(x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None) -> Tensor:
     """(N,) log sum_j exp(x_i . y_j - b_j) of contiguous (N, D), (M, D), (M,) and (N, s)."""
     count, keys = len(x), len(y)
-    tiles, parts, part = _grid(count, _FORWARD.rows, keys, _FORWARD.columns)
+    tile = _FORWARD.narrow(x.shape[-1])
+    tiles, parts, part = _grid(count, tile.rows, keys, tile.columns)
     largest, total = (x.new_empty((parts, count)) for _ in range(2))
-    shape = _shape(_FORWARD, x, b, skip)
+    shape = _shape(tile, x, b, skip)
     _forward[tiles, parts](x, y, b, skip, largest, total, count, keys, part, **shape)
     return (largest + total.log()).logsumexp(dim=0)
 
@@ -169,14 +176,16 @@ def gradients(
     arguments = (x, y, b, skip, total.masked_fill(total == -torch.inf, 0), gradient)
     result_x = result_y = result_b = None
     if of_x:
-        tiles, parts, part = _grid(count, _OF_ROWS.rows, keys, _OF_ROWS.columns)
-        shape = _shape(_OF_ROWS, x, b, skip)
+        tile = _OF_ROWS.narrow(x.shape[-1])
+        tiles, parts, part = _grid(count, tile.rows, keys, tile.columns)
+        shape = _shape(tile, x, b, skip)
         result_x = x.new_empty((parts, *x.shape))
         _backward_rows[tiles, parts](*arguments, result_x, count, keys, part, **shape)
         result_x = result_x.sum(dim=0)
     if of_y:
-        tiles, parts, part = _grid(keys, _OF_COLUMNS.columns, count, _OF_COLUMNS.rows)
-        shape = _shape(_OF_COLUMNS, x, b, skip)
+        tile = _OF_COLUMNS.narrow(x.shape[-1])
+        tiles, parts, part = _grid(keys, tile.columns, count, tile.rows)
+        shape = _shape(tile, x, b, skip)
         result_y, result_b = y.new_empty((parts, *y.shape)), y.new_empty((parts, keys))
         _backward_columns[tiles, parts](*arguments, result_y, result_b, count, keys, part, **shape)
         result_y, result_b = result_y.sum(dim=0), result_b.sum(dim=0)
