@@ -35,6 +35,8 @@ from dsf.training.environment import environment
 from dsf.training.numerics import Precision, numerics
 
 NAMES = ("knn", "linear", "finetune", "corruption", "geometry")
+PARTIAL = "partial"
+"""The folder in which a long evaluation keeps what it has so far."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def evaluate(
     usual = [choices.usual(name, opened) for name in names]
     keep = opened.folder if folder is None else Path(folder)
     keep.mkdir(parents=True, exist_ok=True)
-    opened.subject.say, opened.subject.partial = say, keep / "partial"
+    opened.subject.say, opened.subject.partial = say, keep / PARTIAL
     chosen_seed = opened.seed if seed is None else seed
     results = {}
     precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"

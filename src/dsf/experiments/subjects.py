@@ -307,6 +307,13 @@ def make_task(
     )
 
 
+def check_prepared(data: str) -> None:
+    """Raise ``FileNotFoundError`` unless a data set, NAME or NAME:SIZE, can be loaded."""
+    name, size = _named_size(data)
+    if name != EMBEDDED:
+        open_store(name, size)
+
+
 def _named_size(name: str) -> tuple[str, int | None]:
     head, _, tail = name.rpartition(":")
     if tail.isdecimal() and head and f"{head}:" != PREFIX:
