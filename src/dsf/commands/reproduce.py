@@ -47,9 +47,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "--again", action="store_true", help="forget what there is of them, and begin anew"
     )
     parser.add_argument("--plan", metavar="PLAN", help="only this one: its name or file")
-    parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="of one plan (results/PLAN)"
-    )
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="of one plan (results/PLAN)")
     parser.add_argument(
         "--runs", type=Path, metavar="FOLDER", help="(runs/paper/ and the name of that)"
     )
@@ -89,7 +87,8 @@ def _reproduce(options: argparse.Namespace) -> int | None:
     overrides = [word for word in every if "=" in word]
     plans = [load_plan(name) for name in ([options.plan] if options.plan else plan_names())]
     if options.render:
-        return _render(plans, options)
+        _render(plans, options)
+        return None
     if not words and not options.list:
         raise UsageError("give a GROUP or a RUN; `dsf reproduce --list` shows them")
     places = _places(_select(plans, words), options)

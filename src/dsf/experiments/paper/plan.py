@@ -181,9 +181,9 @@ class Plan(Part):
             if method.recipe not in recipe_names():
                 raise ValueError(f"methods.{name}.recipe: there is no recipe {method.recipe}")
         for name, transfer in self.transfers.items():
-            for run in (*transfer.of, *transfer.published):
-                if run not in self.runs:
-                    raise ValueError(f"transfers.{name}: there is no run {run}")
+            for of in (*transfer.of, *transfer.published):
+                if of not in self.runs:
+                    raise ValueError(f"transfers.{name}: there is no run {of}")
             for data in {data for row in transfer.published.values() for data in row}:
                 if data not in transfer.data_names:
                     raise ValueError(f"transfers.{name}.published: there is no data set {data}")

@@ -244,7 +244,7 @@ def _finetune(
         say(f"{asked.name}: waits for {what.of}, which another process is at")
         return
     if trained.failure:
-        nothing = {"training": {}, "curve": {}, "knn": {}, "evaluations": {}}
+        nothing: dict[str, Any] = {"training": {}, "curve": {}, "knn": {}, "evaluations": {}}
         content = {**trained.content, **content, **nothing, "failure": f"{what.of} failed"}
     else:
         say(f"{asked.name}: {asked.command}")
