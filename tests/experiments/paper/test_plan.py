@@ -202,6 +202,10 @@ def test_addresses():
         ({"transfers": {"t": {"of": ["x"], "data": ["pets"]}}}, "transfers.t: there is no run x"),
         ({"transfers": {"t": {"of": ["table1/dsf"], "data": []}}}, "transfers.t.data: "),
         (
+            {"transfers": {"t": {"of": ["table1/dsf", "head/dsf"], "data": ["pets"]}}},
+            "transfers.t: two runs would have one name; got .'t/dsf/pets', 't/dsf/pets'.",
+        ),
+        (
             {"transfers": {"t": {"of": ["table1/dsf"], "data": ["pets"], "budget": 2}}},
             "transfers.t.budget: ",
         ),

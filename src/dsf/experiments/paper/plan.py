@@ -184,6 +184,9 @@ class Plan(Part):
             for of in (*transfer.of, *transfer.published):
                 if of not in self.runs:
                     raise ValueError(f"transfers.{name}: there is no run {of}")
+            made = [run for run, _ in self._transferred(name, transfer)]
+            if len(set(made)) < len(made) or set(made) & set(self.runs):
+                raise ValueError(f"transfers.{name}: two runs would have one name; got {made}")
             for data in {data for row in transfer.published.values() for data in row}:
                 if data not in transfer.data_names:
                     raise ValueError(f"transfers.{name}.published: there is no data set {data}")
