@@ -14,16 +14,12 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = f"""\
 Train and evaluate those of the paper's runs that are missing; each leaves one
-file in results/PLAN. There are the plans cifar10, imagenet100 and imagenette: a
-name stands for the first plan that has it, PLAN/NAME for that of one plan, PLAN
-for all of it. What is done is not done again, what was stopped goes on; asked to
-stop by SIGTERM or SIGINT it saves and exits with {STOPPED}. With settings of your
-own (KEY=VALUE) it needs --results elsewhere."""
+file in results/PLAN. NAME means the first of the plans cifar10, imagenet100 and
+imagenette that has it, PLAN/NAME that of one plan. What is done is not done
+again; stopped by SIGTERM or SIGINT it saves, exits with {STOPPED}, and can go on."""
 _EXAMPLE = """\
 dsf reproduce --list
-dsf reproduce tuning/dsf table1/dsf
-dsf reproduce table1-imagenet100 table2
-dsf reproduce imagenette/tuning/dsf"""
+dsf reproduce table1-imagenet100 imagenette/tuning/dsf"""
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
@@ -43,9 +39,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument(
         "--weights", action="store_true", help="only export encoders in half precision"
     )
-    parser.add_argument(
-        "--again", action="store_true", help="forget what there is of them, and begin anew"
-    )
+    parser.add_argument("--again", action="store_true", help="forget what there is of them")
     parser.add_argument("--plan", metavar="PLAN", help="only this one: its name or file")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="of one plan (results/PLAN)")
     parser.add_argument(
@@ -56,7 +50,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         dest="folder",
         type=Path,
         metavar="FOLDER",
-        help="of the document (docs; of one plan its results), or weights (weights/PLAN)",
+        help="of the document (docs), or weights (weights/PLAN)",
     )
     parser.set_defaults(run=_reproduce, overrides=[], words_anywhere=True)
 
