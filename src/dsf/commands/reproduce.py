@@ -150,7 +150,8 @@ def _run(place: _Place, overrides: list[str], again: bool) -> int | None:
 
     plan, names, results, runs = place
     try:
-        reproduce(plan, names, results, runs, overrides, again, say)
+        kept = Path("weights") / plan.name
+        reproduce(plan, names, results, runs, overrides, again, say, weights=kept)
     except Interrupted as stopped:
         print(f"{stopped}; the same command goes on{', without --again' if again else ''}")
         return STOPPED

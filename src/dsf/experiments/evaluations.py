@@ -122,7 +122,7 @@ class Evaluator:
 
 
 def evaluate(
-    source: Path | str | nn.Module,
+    source: Path | str | nn.Module | Opened,
     names: Sequence[str] = ("knn",),
     device: str = "auto",
     *,
@@ -146,8 +146,8 @@ def evaluate(
     Fine-tuning that was stopped goes on with the settings that are not yet tried.
 
     Args:
-        source: the folder of a run, an encoder such as ``timm/resnet18``, or any module that maps
-            (B, 3, H, W) images to (B, F) features.
+        source: the folder of a run, an encoder such as ``timm/resnet18``, any module that maps
+            (B, 3, H, W) images to (B, F) features, or what was opened already.
         names: of ``NAMES``.
         device: where to compute: cpu, cuda or auto.
         data: the data set; of a run its own by default.
@@ -168,7 +168,9 @@ def evaluate(
     for name in names:
         if name not in NAMES:
             raise ValueError(f"evaluation must be one of {', '.join(NAMES)}; got {name!r}")
-    if not isinstance(source, nn.Module) and is_run(source):
+    if isinstance(source, Opened):
+        opened = source
+    elif not isinstance(source, nn.Module) and is_run(source):
         for what, given in (("pretrained", pretrained), ("options", options)):
             if given:
                 raise ValueError(f"{what}: a run has its own encoder; got {given!r} for {source}")

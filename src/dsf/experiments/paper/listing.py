@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from dsf.data.files import read_json
 from dsf.experiments.evaluations import PARTIAL
 from dsf.experiments.paper.configuration import NotTunedError, configure, difference
-from dsf.experiments.paper.folder import is_trained, progress
+from dsf.experiments.paper.folder import progress
 from dsf.experiments.paper.outcome import Outcome, read_outcome, result_path
 from dsf.experiments.paper.plan import Plan
 from dsf.experiments.recipe import load_recipe
@@ -78,7 +78,7 @@ def _standing(plan: Plan, name: str, results: Path, runs: Path) -> Standing:
     if outcome is None:
         begun = _begun(plan, name, runs / name)
         if begun is None:
-            return Standing(name, "not run", _waits_for(plan, name, results, runs), estimate)
+            return Standing(name, "not run", _waits_for(plan, name, results), estimate)
         return Standing(name, "partial", begun, estimate)
     minutes = outcome.spent / 60
     if outcome.failure:
@@ -92,13 +92,13 @@ def _standing(plan: Plan, name: str, results: Path, runs: Path) -> Standing:
     return Standing(name, "done", shown_outcome(outcome), minutes)
 
 
-def _waits_for(plan: Plan, name: str, results: Path, runs: Path) -> str:
+def _waits_for(plan: Plan, name: str, results: Path) -> str:
     try:
         configure(plan, name, results)
     except NotTunedError:
         return f"needs {plan.address(f'tuning/{plan.every[name].method}')}"
     asked = plan.every[name].finetuning
-    if asked is not None and not is_trained(runs / asked.of):
+    if asked is not None and not result_path(results, asked.of).is_file():
         return f"needs {plan.address(asked.of)}"
     return ""
 

@@ -76,6 +76,12 @@ class Outcome:
         return math.nan
 
     @property
+    def checkpoints(self) -> set[str]:
+        """The checksums of what was evaluated."""
+        protocols = (as_mapping(entry.get("protocol")) for entry in self._evaluations().values())
+        return {found["checkpoint_sha256"] for found in protocols if "checkpoint_sha256" in found}
+
+    @property
     def test_images(self) -> float:
         """How many images an accuracy is the share of."""
         for entry in self._evaluations().values():

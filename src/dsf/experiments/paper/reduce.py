@@ -48,17 +48,17 @@ def reduced(folder: Path) -> dict[str, Any]:
     }
 
 
-def reduced_finetuning(run: Path, entries: Mapping[str, Any]) -> dict[str, Any]:
+def reduced_finetuning(settings: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
     """What is worth keeping of the fine-tuning of a run's encoder.
 
     Args:
-        run: the folder of the run.
+        settings: of the run.
         entries: what ``evaluate`` gave.
     """
     places = [entry.get("provenance", {}) for entry in entries.values()]
     environment = {name: value for name, value in places[0].items() if name != "seconds"}
     return {
-        "settings": yaml.safe_load((run / CONFIG).read_text(encoding="utf-8")),
+        "settings": settings,
         "environment": environment,
         "training": {},
         "curve": {},

@@ -16,7 +16,7 @@ from dsf.experiments.paper.configuration import (
     difference,
     settings_difference,
 )
-from dsf.experiments.paper.folder import is_trained
+from dsf.experiments.paper.finetune import check_finetuning, finetune
 from dsf.experiments.paper.outcome import (
     FORMAT,
     Outcome,
@@ -25,9 +25,8 @@ from dsf.experiments.paper.outcome import (
     write_outcome,
 )
 from dsf.experiments.paper.plan import Evaluation, Finetuning, Plan
-from dsf.experiments.paper.reduce import reduced, reduced_finetuning
+from dsf.experiments.paper.reduce import reduced
 from dsf.experiments.run import CONFIG, RESULTS, train
-from dsf.experiments.subjects import check_prepared
 from dsf.training.health import NonFiniteLossError
 from dsf.training.signals import stopped_at_once
 
@@ -51,6 +50,7 @@ def reproduce(
     again: bool = False,
     say: Callable[[str], None] = lambda text: None,
     show: bool = True,
+    weights: Path | None = None,
 ) -> None:
     """Train and evaluate what is missing.
 
@@ -67,10 +67,11 @@ def reproduce(
         again: forget what there is of them, results and run folders, and begin anew.
         say: told what happens next.
         show: a bar or lines on the standard error while it trains.
+        weights: where exported encoders lie, to be fine-tuned where the run folder is gone.
     """
     forgotten = set(names) if again else set()
     names = _with_encoders(plan, names, results, forgotten)
-    _check(plan, names, results, runs, overrides, forgotten)
+    _check(plan, names, results, runs, weights, overrides, forgotten)
     # All at once and at the beginning: stopped, the command goes on without it.
     for name in forgotten:
         _forget(result_path(results, name), runs / name)
@@ -91,7 +92,7 @@ def reproduce(
             elif asked.finetuning is None:
                 _run(plan, asked, results, runs / name, say, show)
             else:
-                _finetune(plan, asked, asked.finetuning, results, runs, say)
+                _finetune(plan, asked, asked.finetuning, results, runs, weights, say)
 
 
 def _forget(result: Path, folder: Path) -> None:
@@ -134,6 +135,7 @@ def _check(
     names: Sequence[str],
     results: Path,
     runs: Path,
+    weights: Path | None,
     overrides: Sequence[str],
     forgotten: Collection[str],
 ) -> None:
@@ -144,7 +146,7 @@ def _check(
         asked = plan.every[name].finetuning
         done = result_path(results, name).is_file() and name not in forgotten
         if asked is not None and not done:
-            _check_finetuning(plan, asked, results, runs, forgotten)
+            check_finetuning(plan, asked, results, runs, weights, forgotten)
         try:
             configure(plan, name, results, overrides)
         except NotTunedError:
@@ -155,18 +157,6 @@ def _check(
             ]
             if missing:
                 raise
-
-
-def _check_finetuning(
-    plan: Plan, asked: Finetuning, results: Path, runs: Path, forgotten: Collection[str]
-) -> None:
-    check_prepared(asked.data)
-    outcome = None if asked.of in forgotten else read_outcome(results, asked.of)
-    if outcome is not None and not outcome.failure and not is_trained(runs / asked.of):
-        raise ValueError(
-            f"{runs / asked.of} is gone, and with it the encoder that {asked.data} needs: bring "
-            f"it back, or train it again by `dsf reproduce {plan.address(asked.of)} --again`"
-        )
 
 
 def _is_done(asked: Configuration, results: Path) -> bool:
@@ -235,30 +225,15 @@ def _finetune(
     what: Finetuning,
     results: Path,
     runs: Path,
+    weights: Path | None,
     say: Callable[[str], None],
 ) -> None:
-    """Fine-tune the encoder of another run; settings that were tried are not tried again."""
-    content = _identity(plan, asked)
     trained = read_outcome(results, what.of)
     if trained is None:
         say(f"{asked.name}: waits for {what.of}, which another process is at")
         return
-    if trained.failure:
-        nothing: dict[str, Any] = {"training": {}, "curve": {}, "knn": {}, "evaluations": {}}
-        content = {**trained.content, **content, **nothing, "failure": f"{what.of} failed"}
-    else:
-        say(f"{asked.name}: {asked.command}")
-        with stopped_at_once("fine-tuning"):
-            entries = evaluate(
-                runs / what.of,
-                ["finetune"],
-                asked.settings.device,
-                data=what.data,
-                choices=Choices(budget=what.budget),
-                folder=runs / asked.name,
-                say=say,
-            )
-        content |= reduced_finetuning(runs / what.of, entries)
+    say(f"{asked.name}: {asked.command}")
+    content = finetune(asked, what, trained, runs, weights, say) | _identity(plan, asked)
     path = write_outcome(results, asked.name, content)
     say(f"{asked.name}: {content.get('failure', 'done')}, in {path}")
 
