@@ -39,8 +39,10 @@ def test_list_run_and_render(there, capsys):
     assert second.endswith("needs tuning/feature-avg")
     assert last.startswith("1 of 2 done")
     assert call("--render") == 0
-    assert capsys.readouterr().out == "docs/results.md\n"
-    assert "**Partial: 1 of 2 runs are done.**" in (there / "docs/results.md").read_text()
+    # Of one plan, and so not where the document of all of them is.
+    assert capsys.readouterr().out == "results/tiny/results.md\n"
+    text = (there / "results/tiny/results.md").read_text()
+    assert "**Partial: 1 of 2 runs are done.**" in text
 
 
 def test_settings_of_one_s_own_need_another_folder(there, capsys):
@@ -79,9 +81,51 @@ def test_wrong_calls(there, capsys, arguments, code, message):
     assert [path.name for path in there.iterdir()] == ["tiny.yaml"]
 
 
+def test_all_plans_at_once(there, capsys):
+    assert main(["reproduce", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    totals = [line for line in lines if "done; the rest takes about" in line]
+    assert [line.partition(":")[0] for line in totals] == ["cifar10", "imagenet100", "imagenette"]
+    assert totals[2].startswith("imagenette: 0 of 30 done; the rest takes about 12")
+    assert len(lines) == 87 + 28 + 30 + 3
+    names = [line.split()[0] for line in lines]
+    assert "table1/dsf" in names
+    assert "imagenette/table2/dsf/pets" in names
+    assert main(["reproduce", "--list", "imagenette/table2/dsf", "table1-imagenet100"]) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert re.match(r"imagenette/table2/dsf/pets +not run +~1.2 min +needs imagenette/tun", first)
+    assert main(["reproduce", "--render"]) == 0
+    assert capsys.readouterr().out == "docs/results.md\n"
+    text = (there / "docs/results.md").read_text()
+    for title in ("CIFAR-10", "ImageNet-100", "Imagenette"):
+        assert f"\n## {title}, " in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--render", "--results", "x"], "--results: is the folder of one plan; say which by"),
+        (["--list", "--results", "x"], "--results: is the folder of one plan; say which by"),
+        (["table1", "imagenette/large", "--runs", "x"], "--runs: is the folder of one plan"),
+        (["imagenette/tuning", "seed=3"], "seed=3: results/imagenette holds the runs of the plan"),
+        (["imagenette/larg"], "a run or group must be one of all, tuning, table1, large, table2"),
+        (["imagenette/table2/dsf/pets", "--weights"], "table2/dsf/pets: has no encoder of its own"),
+    ],
+)
+def test_wrong_calls_of_several_plans(there, capsys, arguments, message):
+    assert main(["reproduce", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"dsf: {message}")
+
+
+def test_a_plan_that_was_not_tuned(there, capsys):
+    assert main(["reproduce", "imagenette/table1/dsf"]) == 1
+    expected = "`dsf reproduce imagenette/tuning/dsf` runs the others"
+    assert expected in capsys.readouterr().err
+
+
 def test_a_wrong_plan(there, capsys):
     assert main(["reproduce", "--list", "--plan", "none"]) == 1
-    assert capsys.readouterr().err.startswith("dsf: plan must be one of cifar10, or a .yaml file")
+    assert capsys.readouterr().err.startswith("dsf: plan must be one of cifar10, imagenet100")
     assert main(["reproduce", "--list", "--plan", "none.yaml"]) == 1
     assert capsys.readouterr().err == "dsf: none.yaml: No such file or directory\n"
 

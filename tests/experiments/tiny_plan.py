@@ -64,6 +64,8 @@ def made_up(plan, name, rank=0, failure=None):
     from dsf.experiments.recipe import load_recipe
 
     run = plan.every[name]
+    if run.finetuning is not None:
+        return _made_up_finetuning(plan, name, rank, failure)
     method = plan.methods[run.method]
     chosen = run.candidate
     if run.tuned and method.grid:
@@ -114,5 +116,29 @@ def made_up(plan, name, rank=0, failure=None):
         },
         "warnings": [],
         "evaluations": evaluations,
+    }
+    return found | ({"failure": failure, "evaluations": {}} if failure else {})
+
+
+def _made_up_finetuning(plan, name, rank, failure):
+    asked = plan.every[name].finetuning
+    data = asked.data.partition(":")[0]
+    metric = "mean per class" if data in ("pets", "aircraft", "caltech101") else "top-1"
+    entry = {
+        "protocol": {"metric": metric, "data": {"test_samples": 10_000}},
+        "accuracy": 0.8 + 0.01 * rank,
+        "mean_per_class": 0.7 + 0.01 * rank,
+        "details": {"chosen": {"learning_rate": 0.01, "weight_decay": 0.0}},
+        "provenance": {"seconds": 30.0},
+    }
+    found = made_up(plan, asked.of, rank) | {
+        "run": name,
+        "command": f"dsf reproduce {plan.address(name)}",
+        "train": f"dsf eval {asked.of} finetune --data {asked.data}",
+        "finetuning": asked.identity,
+        "training": {},
+        "curve": {},
+        "knn": {},
+        "evaluations": {f"finetune@{asked.data} budget={asked.budget:g}": entry},
     }
     return found | ({"failure": failure, "evaluations": {}} if failure else {})

@@ -3,19 +3,23 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dsf.commands.parser import Parser, UsageError
 from dsf.commands.train import STOPPED
 
 if TYPE_CHECKING:
     from dsf.experiments.paper.plan import Plan
+    from dsf.experiments.paper.selection import Selection
 
 _DESCRIPTION = f"""\
 Train and evaluate those of the paper's runs that are missing; each leaves one
-file in results/PLAN. What is done is not done again, what was stopped goes on;
-asked to stop by SIGTERM or SIGINT it saves and exits with {STOPPED}. With settings
-of your own (KEY=VALUE) it needs --results elsewhere."""
+file in results/PLAN. NAME means the first of the plans cifar10, imagenet100 and
+imagenette that has it, PLAN/NAME that of one plan. What is done is not done
+again; stopped by SIGTERM or SIGINT it saves, exits with {STOPPED}, and can go on."""
+_EXAMPLE = """\
+dsf reproduce --list
+dsf reproduce table1-imagenet100 imagenette/tuning/dsf"""
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
@@ -25,21 +29,19 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         help="run the paper's experiments",
         usage="dsf reproduce [GROUP|RUN ...] [KEY=VALUE ...] [options]",
         description=_DESCRIPTION,
-        example="dsf reproduce --list\ndsf reproduce tuning/dsf table1/dsf",
+        example=_EXAMPLE,
     )
     parser.add_argument("words", metavar="GROUP|RUN", nargs="*", help="what, or `all`")
     parser.add_argument("--list", action="store_true", help="show where the runs stand")
-    parser.add_argument("--render", action="store_true", help="only write the document")
+    parser.add_argument(
+        "--render", action="store_true", help="only write the document, of all plans"
+    )
     parser.add_argument(
         "--weights", action="store_true", help="only export encoders in half precision"
     )
-    parser.add_argument(
-        "--again", action="store_true", help="forget what there is of them, and begin anew"
-    )
-    parser.add_argument(
-        "--plan", metavar="PLAN", default="cifar10", help="a plan's name or file (cifar10)"
-    )
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="(results/PLAN)")
+    parser.add_argument("--again", action="store_true", help="forget what there is of them")
+    parser.add_argument("--plan", metavar="PLAN", help="only this one: its name or file")
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="of one plan (results/PLAN)")
     parser.add_argument(
         "--runs", type=Path, metavar="FOLDER", help="(runs/paper/ and the name of that)"
     )
@@ -53,49 +55,91 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.set_defaults(run=_reproduce, overrides=[], words_anywhere=True)
 
 
-def _reproduce(options: argparse.Namespace) -> int | None:
-    from dsf.experiments.paper.document import render
-    from dsf.experiments.paper.plan import load_plan
+class _Place(NamedTuple):
+    """Some runs of a plan, and where their results and folders lie."""
 
-    plan = load_plan(options.plan)
-    usual = Path("results") / plan.name
-    results = options.results or usual
+    plan: "Plan"
+    names: list[str]
+    results: Path
+    runs: Path
+
+    @property
+    def usual(self) -> bool:
+        """Whether the results lie where those of the plan belong."""
+        return self.results.resolve() == _usual(self.plan).resolve()
+
+
+def _usual(plan: "Plan") -> Path:
+    return Path("results") / plan.name
+
+
+def _reproduce(options: argparse.Namespace) -> int | None:
+    from dsf.experiments.paper.plan import load_plan, plan_names
+
     every = [*options.words, *options.overrides]
     words = [word for word in every if "=" not in word]
     overrides = [word for word in every if "=" in word]
-    if overrides and results.resolve() == usual.resolve():
-        raise UsageError(
-            f"{overrides[0]}: {usual} holds the runs of the plan and no others; "
-            "give --results another folder"
-        )
+    plans = [load_plan(name) for name in ([options.plan] if options.plan else plan_names())]
+    if options.render:
+        _render(plans, options)
+        return None
+    if not words and not options.list:
+        raise UsageError("give a GROUP or a RUN; `dsf reproduce --list` shows them")
+    places = _places(_select(plans, words), options)
+    for place in places if overrides else ():
+        if place.usual:
+            raise UsageError(
+                f"{overrides[0]}: {_usual(place.plan)} holds the runs of the plan and no others; "
+                "give --results another folder"
+            )
+    if options.list:
+        for place in places:
+            _show(place, bare=options.plan is not None)
+        return None
+    for place in places:
+        if options.weights:
+            _export(place, options.folder or Path("weights") / place.plan.name)
+        elif code := _run(place, overrides, options.again):
+            return code
+    return None
+
+
+def _select(plans: "list[Plan]", words: list[str]) -> "list[Selection]":
+    from dsf.experiments.paper.selection import Selection, select
+
+    if not words:
+        return [Selection(plan, list(plan.every)) for plan in plans]
     try:
-        names = plan.select(words)
+        if len(plans) == 1:
+            return [Selection(plans[0], plans[0].select(words))]
+        return select(plans, words)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    runs = options.runs or Path("runs") / "paper" / results.resolve().name
-    if options.render:
-        own = results.resolve() == usual.resolve()
-        print(render(plan, results, options.folder or (Path("docs") if own else results)))
-        return None
-    if options.list:
-        _show(plan, names or list(plan.every), results, runs)
-        return None
-    if not names:
-        raise UsageError("give a GROUP or a RUN; `dsf reproduce --list` shows them")
-    if options.weights:
-        _export(names, runs, options.folder or Path("weights") / plan.name)
-        return None
-    return _run(plan, names, results, runs, overrides, options.again)
 
 
-def _run(
-    plan: "Plan",
-    names: list[str],
-    results: Path,
-    runs: Path,
-    overrides: list[str],
-    again: bool,
-) -> int | None:
+def _places(selections: "list[Selection]", options: argparse.Namespace) -> list[_Place]:
+    for name in ("results", "runs"):
+        if getattr(options, name) is not None and len(selections) > 1:
+            raise UsageError(f"--{name}: is the folder of one plan; say which by --plan")
+    result = []
+    for plan, names in selections:
+        results = options.results or _usual(plan)
+        runs = options.runs or Path("runs") / "paper" / results.resolve().name
+        result.append(_Place(plan, names, results, runs))
+    return result
+
+
+def _render(plans: "list[Plan]", options: argparse.Namespace) -> None:
+    from dsf.experiments.paper.document import Book, render
+
+    if options.results is not None and options.plan is None:
+        raise UsageError("--results: is the folder of one plan; say which by --plan")
+    books = [Book.read(plan, options.results or _usual(plan)) for plan in plans]
+    alone = (options.results or _usual(plans[0])) if options.plan else Path("docs")
+    print(render(books, options.folder or alone))
+
+
+def _run(place: _Place, overrides: list[str], again: bool) -> int | None:
     from dsf.experiments.paper.listing import shown_outcome
     from dsf.experiments.paper.outcome import read_outcome
     from dsf.experiments.paper.reproduce import reproduce
@@ -104,8 +148,10 @@ def _run(
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    plan, names, results, runs = place
     try:
-        reproduce(plan, names, results, runs, overrides, again, say)
+        kept = Path("weights") / plan.name
+        reproduce(plan, names, results, runs, overrides, again, say, weights=kept)
     except Interrupted as stopped:
         print(f"{stopped}; the same command goes on{', without --again' if again else ''}")
         return STOPPED
@@ -118,26 +164,31 @@ def _run(
     return None
 
 
-def _export(names: list[str], runs: Path, folder: Path) -> None:
+def _export(place: _Place, folder: Path) -> None:
     from dsf.experiments.paper.weights import export_weights
 
-    for name in names:
-        for path in export_weights(runs / name, folder / name):
+    for name in place.names:
+        if place.plan.every[name].finetuning is not None:
+            raise UsageError(f"{name}: has no encoder of its own to export; take the run it is of")
+        for path in export_weights(place.runs / name, folder / name):
             print(f"{path}  {path.stat().st_size:,} bytes")
 
 
-def _show(plan: "Plan", names: list[str], results: Path, runs: Path) -> None:
+def _show(place: _Place, bare: bool) -> None:
     from dsf.experiments.paper.listing import standings, strangers
 
-    found = standings(plan, names, results, runs)
-    width = max(len(item.name) for item in found)
+    plan = place.plan
+    found = standings(plan, place.names, place.results, place.runs)
+    shown = {item.name: item.name if bare else plan.address(item.name) for item in found}
+    width = max(map(len, shown.values()))
     for item in found:
         spent = item.state in ("done", "failed", "other")
         minutes = f"{'' if spent else '~'}{item.minutes:.1f} min"
         state = "other settings" if item.state == "other" else item.state
-        print(f"{item.name:<{width}}  {state:<14}  {minutes:>10}  {item.about}".rstrip())
+        print(f"{shown[item.name]:<{width}}  {state:<14}  {minutes:>10}  {item.about}".rstrip())
     rest = sum(item.minutes for item in found if item.state in ("partial", "not run"))
     done = sum(item.state == "done" for item in found)
-    print(f"{done} of {len(found)} done; the rest takes about {rest:.0f} GPU minutes")
-    for path in strangers(plan, results):
+    of = "" if bare else f"{plan.name}: "
+    print(f"{of}{done} of {len(found)} done; the rest takes about {rest:.0f} GPU minutes")
+    for path in strangers(plan, place.results):
         print(f"{path} is of no run of this plan")

@@ -35,6 +35,8 @@ from dsf.training.environment import environment
 from dsf.training.numerics import Precision, numerics
 
 NAMES = ("knn", "linear", "finetune", "corruption", "geometry")
+PARTIAL = "partial"
+"""The folder in which a long evaluation keeps what it has so far."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Evaluator:
 
 
 def evaluate(
-    source: Path | str | nn.Module,
+    source: Path | str | nn.Module | Opened,
     names: Sequence[str] = ("knn",),
     device: str = "auto",
     *,
@@ -144,8 +146,8 @@ def evaluate(
     Fine-tuning that was stopped goes on with the settings that are not yet tried.
 
     Args:
-        source: the folder of a run, an encoder such as ``timm/resnet18``, or any module that maps
-            (B, 3, H, W) images to (B, F) features.
+        source: the folder of a run, an encoder such as ``timm/resnet18``, any module that maps
+            (B, 3, H, W) images to (B, F) features, or what was opened already.
         names: of ``NAMES``.
         device: where to compute: cpu, cuda or auto.
         data: the data set; of a run its own by default.
@@ -166,7 +168,9 @@ def evaluate(
     for name in names:
         if name not in NAMES:
             raise ValueError(f"evaluation must be one of {', '.join(NAMES)}; got {name!r}")
-    if not isinstance(source, nn.Module) and is_run(source):
+    if isinstance(source, Opened):
+        opened = source
+    elif not isinstance(source, nn.Module) and is_run(source):
         for what, given in (("pretrained", pretrained), ("options", options)):
             if given:
                 raise ValueError(f"{what}: a run has its own encoder; got {given!r} for {source}")
@@ -180,7 +184,7 @@ def evaluate(
     usual = [choices.usual(name, opened) for name in names]
     keep = opened.folder if folder is None else Path(folder)
     keep.mkdir(parents=True, exist_ok=True)
-    opened.subject.say, opened.subject.partial = say, keep / "partial"
+    opened.subject.say, opened.subject.partial = say, keep / PARTIAL
     chosen_seed = opened.seed if seed is None else seed
     results = {}
     precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"

@@ -121,7 +121,7 @@ def open_encoder(
     name = source if isinstance(source, str) else type(source).__name__
     if data is None:
         raise ValueError(f"data: which data set should {name} be evaluated on? Give --data NAME")
-    place = torch.device(_device(device))
+    place = torch.device(chosen_device(device))
     task = make_task(data, None, None, place)
     chosen = dict(options or {})
     if isinstance(source, str):
@@ -186,10 +186,7 @@ def method_subject(
     """The encoder of a method with its projector, normalised as it was trained."""
     recipe = build.view_recipe(settings)
     size = size or settings.data.evaluation_size
-    if size is None and not _has_own_size(method.encoder):
-        stored, seen = task.train.image_size[0], settings.views.size
-        small = max(stored, seen) <= SMALL and not task.train.squashed
-        size = stored if small else seen
+    size = size or usual_size(method.encoder, task, settings.views.size)
     return Subject(
         method.encoder,
         task,
@@ -203,6 +200,21 @@ def method_subject(
         compile=compile,
         about=about,
     )
+
+
+def usual_size(encoder: nn.Module, task: Task, seen: int) -> int | None:
+    """The side of the images that an encoder is shown; None leaves that to a transformer.
+
+    Args:
+        encoder: trained on views.
+        task: whose images they are.
+        seen: the side of those views.
+    """
+    if _has_own_size(encoder):
+        return None
+    stored = task.train.image_size[0]
+    small = max(stored, seen) <= SMALL and not task.train.squashed
+    return stored if small else seen
 
 
 def load_run(folder: Path | str, device: str = "auto") -> tuple[Settings, Method, Path]:
@@ -307,6 +319,13 @@ def make_task(
     )
 
 
+def check_prepared(data: str) -> None:
+    """Raise ``FileNotFoundError`` unless a data set, NAME or NAME:SIZE, can be loaded."""
+    name, size = _named_size(data)
+    if name != EMBEDDED:
+        open_store(name, size)
+
+
 def _named_size(name: str) -> tuple[str, int | None]:
     head, _, tail = name.rpartition(":")
     if tail.isdecimal() and head and f"{head}:" != PREFIX:
@@ -360,7 +379,8 @@ def _has_own_size(encoder: nn.Module) -> bool:
     return getattr(getattr(encoder, "patch_embed", None), "img_size", None) is not None
 
 
-def _device(device: str) -> str:
+def chosen_device(device: str) -> str:
+    """The device that auto means here; raises ``ValueError`` where there is none such."""
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device must be one of auto, cpu, cuda; got {device!r}")
     available = torch.cuda.is_available()

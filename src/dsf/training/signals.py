@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
@@ -32,3 +34,26 @@ class Signals:
         if number == signal.SIGINT and self.received:
             raise KeyboardInterrupt
         self.received = signal.Signals(number).name
+
+
+@contextmanager
+def stopped_at_once(what: str) -> Iterator[None]:
+    """Within it a signal raises ``Interrupted`` where it is: for work that keeps its own results.
+
+    Args:
+        what: is stopped, for the message.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        raise Interrupted(f"stopped by {name} during {what}; what is complete of it is kept")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python allows no handlers here: nobody asks
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,7 +5,13 @@ import pytest
 import tiny_plan
 from pages import write_run
 
-from dsf.experiments.paper.configuration import NotTunedError, choose, difference
+from dsf.experiments.paper.configuration import (
+    Configuration,
+    NotTunedError,
+    choose,
+    configure,
+    difference,
+)
 from dsf.experiments.paper.listing import estimated_seconds, standings, strangers
 from dsf.experiments.paper.outcome import Outcome, read_outcome, result_path, write_outcome
 from dsf.experiments.paper.plan import load_plan
@@ -116,7 +122,9 @@ def test_what_makes_a_configuration(plan):
     own = [*method.overrides, "optimiser.lr=0.03", *run.overrides]
 
     def compare(*overrides):
-        return difference(outcome, load_recipe(method.recipe, [*own, *overrides]))
+        settings = load_recipe(method.recipe, [*own, *overrides])
+        asked = Configuration("table1/dsf", method.recipe, (), settings, None)
+        return difference(outcome, asked)
 
     assert compare() is None
     assert compare("device=auto", "knn.every=7", "checkpoint.keep=9", "compile=true") is None
@@ -179,8 +187,66 @@ def test_standings(plan, tmp_path):
     assert found["table1/dsf"][1:3] == ("other", "optimiser.lr is 0.03 there, and 0.12 here")
 
 
+@pytest.fixture
+def with_transfer(tmp_path):
+    transfer = {"of": ["head/dsf"], "data": ["pets:32", "dtd:32"], "budget": 0.5, "seconds": 90}
+    return tiny_plan.load(tmp_path, transfers={"table2": transfer})
+
+
+def test_numbers_of_fine_tuning(with_transfer, tmp_path):
+    put(with_transfer, tmp_path, "table2/dsf/pets", rank=1)
+    put(with_transfer, tmp_path, "table2/dsf/dtd", rank=1)
+    outcome = read_outcome(tmp_path, "table2/dsf/pets")
+    assert outcome.finetuned == pytest.approx(71)  # the mean over classes
+    assert read_outcome(tmp_path, "table2/dsf/dtd").finetuned == pytest.approx(81)
+    assert outcome.spent == 30.0
+    assert math.isnan(outcome.seconds)
+    assert math.isnan(outcome.knn)
+    put(with_transfer, tmp_path, "head/dsf")
+    trained = read_outcome(tmp_path, "head/dsf")
+    assert trained.spent == trained.seconds == 2.0
+    assert math.isnan(trained.finetuned)
+
+
+def test_what_makes_fine_tuning_another(with_transfer, tmp_path):
+    put(with_transfer, tmp_path, "table2/dsf/pets")
+    outcome = read_outcome(tmp_path, "table2/dsf/pets")
+    asked = configure(with_transfer, "table2/dsf/pets", tmp_path)
+    assert asked.command == "dsf eval head/dsf finetune --data pets:32 --budget 0.5"
+    assert difference(outcome, asked) is None
+    longer = asked._replace(finetuning=asked.finetuning.model_copy(update={"budget": 1.0}))
+    assert difference(outcome, longer) == "budget is 0.5 there, and 1.0 here"
+    assert longer.command == "dsf eval head/dsf finetune --data pets:32"
+    other = configure(with_transfer, "table2/dsf/pets", tmp_path, ["seed=7"])
+    assert difference(outcome, other) == "seed is 0 there, and 7 here"
+
+
+def test_standings_of_fine_tuning(with_transfer, tmp_path):
+    results, runs = tmp_path / "results", tmp_path / "runs"
+    name = "table2/dsf/pets"
+
+    def standing():
+        (found,) = standings(with_transfer, [name], results, runs)
+        return found
+
+    assert standing() == (name, "not run", "needs head/dsf", 1.5)
+    partial = runs / name / "partial"
+    partial.mkdir(parents=True)
+    (partial / "finetune-0.json").write_text(json.dumps({"a": 0.5, "b": 0.25}))
+    assert standing()[1:3] == ("partial", "2 settings tried")
+    put(with_transfer, results, name, rank=1)
+    assert standing() == (name, "done", "fine-tuned 71.00", 0.5)
+    put(with_transfer, results, name, failure="head/dsf failed")
+    assert standing()[1:3] == ("failed", "head/dsf failed")
+
+
 def test_estimates():
     cifar = load_plan("cifar10")
     seconds = estimated_seconds(cifar, "table1/dsf")
     assert seconds == pytest.approx(45 + 250 * 50_000 * 8 / 126_000 + 95)
     assert estimated_seconds(cifar, "table1/moco") == pytest.approx(seconds)
+    imagenette = load_plan("imagenette")
+    small, large = (estimated_seconds(imagenette, f"{part}/dsf") for part in ("table1", "large"))
+    assert small == pytest.approx(40 + 100 * 9469 * 8 / 20_000 + 60)
+    assert large - 100 == pytest.approx(2 * (224 / 128) ** 2 * (small - 100))
+    assert estimated_seconds(imagenette, "table2/dsf/pets") == 70

@@ -1,18 +1,25 @@
+from statistics import fmean
+
 import pytest
 import tiny_plan
 import yaml
 
 from dsf.experiments import load_recipe
 from dsf.experiments.paper.configuration import configure
+from dsf.experiments.paper.listing import estimated_seconds
 from dsf.experiments.paper.plan import load_plan, plan_names
 
-CIFAR = load_plan("cifar10")
+CIFAR, HUNDRED, IMAGENETTE = (load_plan(name) for name in plan_names())
+HALF_HOURS = ("tuning", "table1", "table2")
 
 
-def planned(name):
-    """The settings of a run of the CIFAR-10 plan but for its tuning."""
-    run = CIFAR.every[name]
-    return load_recipe(CIFAR.methods[run.method].recipe, [*run.candidate, *run.overrides])
+def planned(name, plan=CIFAR):
+    """The settings of a run but for its tuning."""
+    run = plan.every[name]
+    if run.finetuning is not None:
+        return planned(run.finetuning.of, plan)
+    method = plan.methods[run.method]
+    return load_recipe(method.recipe, [*method.overrides, *run.candidate, *run.overrides])
 
 
 @pytest.mark.parametrize("name", CIFAR.every)
@@ -20,6 +27,57 @@ def test_every_run_is_valid(name):
     settings = planned(name)
     assert settings.data.name == CIFAR.data
     assert settings.batch_norm.splits == 8
+
+
+@pytest.mark.parametrize("plan", [HUNDRED, IMAGENETTE], ids=lambda plan: plan.name)
+def test_every_run_of_transformers_is_valid(plan):
+    for name in plan.every:
+        settings = planned(name, plan)
+        assert settings.data.name == plan.data
+        assert settings.data.size == 256
+        assert settings.method == "mocov3"
+        assert settings.encoder.name == "mocov3-vit-small"
+        assert settings.batch_size * settings.views.count == 1024
+        assert settings.loss.temperature == (1.0 if settings.loss.name == "dsf" else 0.2)
+
+
+def test_imagenet_100_is_as_the_authors_have_it():
+    for name in HUNDRED.groups["table1"]:
+        settings, run = planned(name, HUNDRED), HUNDRED.every[name]
+        two = run.method == "mocov3"
+        assert settings.views.count == (2 if two else 8)
+        assert settings.epochs == run.published.epochs == (300 if two else 100)
+        assert settings.views.size == 224
+        assert settings.optimiser.lr == pytest.approx(0.005 * settings.batch_size / 256)
+        assert "corruption" in HUNDRED.evaluations[run.evaluations].names
+
+
+def test_imagenette_is_at_equal_views():
+    every = {name: planned(name, IMAGENETTE) for name in IMAGENETTE.every}
+    for part, views in (("table1", 800), ("tuning", 160)):
+        names = IMAGENETTE.parts[part]
+        assert {every[name].epochs * every[name].views.count for name in names} == {views}
+        assert {every[name].schedule.warmup_epochs / every[name].epochs for name in names} == {0.15}
+        assert {every[name].views.size for name in names} == {128}
+    grids = [method.grid for method in IMAGENETTE.methods.values()]
+    assert all(grid == grids[0] for grid in grids)
+    assert len(IMAGENETTE.candidates("dsf")) == 3
+    rates = [every[name].optimiser.lr for name in IMAGENETTE.candidates("mocov3")]
+    assert rates == pytest.approx([0.001, 0.003, 0.01])  # for 512 images
+    assert {every[name].knn.every for name in IMAGENETTE.parts["tuning"]} == {0}
+    for name in IMAGENETTE.groups["large"]:
+        assert (every[name].views.size, every[name].epochs) == (224, 200)
+
+
+def test_imagenette_fits_into_sittings_of_half_an_hour():
+    minutes = {
+        part: sum(estimated_seconds(IMAGENETTE, name) for name in IMAGENETTE.parts[part]) / 60
+        for part in HALF_HOURS
+    }
+    assert 60 < sum(minutes.values()) < 75
+    assert minutes["tuning"] < 28
+    two_methods = (minutes["table1"] + minutes["table2"]) / 2
+    assert two_methods < 28
 
 
 @pytest.mark.parametrize("name", CIFAR.groups["table1"])
@@ -99,6 +157,38 @@ def test_the_paper_s_numbers():
         (87.47, 88.02, 19.80),
     ]
     assert CIFAR.every["table1/dsf"].published.mce == 16.20
+    table = [HUNDRED.every[f"table1/{name}"].published for name in HUNDRED.methods]
+    assert [(row.knn, row.linear, row.mce) for row in table] == [
+        (74.08, 83.42, 36.67),
+        (76.62, 84.06, 38.27),
+        (76.94, 83.82, 39.42),
+        (79.00, 85.80, 33.15),
+    ]
+    averages = [
+        fmean(HUNDRED.transfers["table2"].published[f"table1/{name}"].values())
+        for name in HUNDRED.methods
+    ]
+    assert averages == pytest.approx([73.70, 73.45, 72.93, 74.62], abs=0.01)  # as printed
+    published = HUNDRED.every["table2/dsf/aircraft"].published
+    assert published.finetune == 49.49
+    assert HUNDRED.every["table2/dsf/food101"].published.finetune is None
+    other = IMAGENETTE.every["large/mocov3"].published
+    assert (other.knn_backbone, other.linear, other.by) == (82.6, 84.7, "stable-pretraining")
+
+
+def test_transfers_are_runs_of_their_own():
+    assert len(HUNDRED.select(["table2"])) == 4 * 6
+    run = IMAGENETTE.every["table2/dsf/pets"]
+    assert run.finetuning.identity == {"of": "table1/dsf", "data": "pets:256", "budget": 0.02}
+    assert (run.method, IMAGENETTE.label("table2/dsf/pets")) == ("dsf", "DSF")
+    budgets = {IMAGENETTE.every[name].finetuning.budget for name in IMAGENETTE.parts["table2"]}
+    assert budgets == {0.02}
+    assert list(IMAGENETTE.parts) == ["tuning", "table1", "large", "table2"]
+
+
+def test_addresses():
+    assert CIFAR.address("table1/dsf") == "table1/dsf"
+    assert IMAGENETTE.address("table1/dsf") == "imagenette/table1/dsf"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +199,29 @@ def test_the_paper_s_numbers():
         ({"groups": {"table1": ["x"]}}, "groups.table1: there is no run x"),
         ({"methods": {"dsf": {"label": "DSF", "recipe": "no"}}}, "there is no recipe no"),
         ({"runs": {}}, "runs: "),
+        ({"transfers": {"t": {"of": ["x"], "data": ["pets"]}}}, "transfers.t: there is no run x"),
+        ({"transfers": {"t": {"of": ["table1/dsf"], "data": []}}}, "transfers.t.data: "),
+        (
+            {"transfers": {"t": {"of": ["table1/dsf", "head/dsf"], "data": ["pets"]}}},
+            "transfers.t: two runs would have one name; got .'t/dsf/pets', 't/dsf/pets'.",
+        ),
+        (
+            {"transfers": {"t": {"of": ["table1/dsf"], "data": ["pets"], "budget": 2}}},
+            "transfers.t.budget: ",
+        ),
+        (
+            {
+                "transfers": {
+                    "t": {
+                        "of": ["table1/dsf"],
+                        "data": ["pets:64"],
+                        "published": {"table1/dsf": {"dtd": 1.0}},
+                    }
+                }
+            },
+            "transfers.t.published: there is no data set dtd",
+        ),
+        ({"remarks": {"tabel1": "!"}}, "remarks.tabel1: there is no group tabel1"),
         ({"colour": "red"}, "colour: "),
     ],
 )
@@ -118,8 +231,10 @@ def test_wrong_plans(tmp_path, changes, message):
 
 
 def test_names_of_plans(tmp_path):
-    assert plan_names() == ["cifar10"]
-    with pytest.raises(ValueError, match="plan must be one of cifar10, or a .yaml file"):
+    assert plan_names() == ["cifar10", "imagenet100", "imagenette"]
+    with pytest.raises(
+        ValueError, match="plan must be one of cifar10, imagenet100, imagenette, or a .yaml file"
+    ):
         load_plan("mnist")
     path = tmp_path / "bad.yaml"
     path.write_text("a: [")

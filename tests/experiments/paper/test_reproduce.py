@@ -1,5 +1,7 @@
 import json
+import os
 import shutil
+import signal
 
 import pytest
 import tiny_plan
@@ -7,29 +9,11 @@ import tiny_plan
 from dsf.experiments.evaluations import Choices, evaluate
 from dsf.experiments.paper import reproduce as module
 from dsf.experiments.paper.claim import claimed
-from dsf.experiments.paper.document import render
+from dsf.experiments.paper.document import Book, render
 from dsf.experiments.paper.outcome import read_outcome, result_path
 from dsf.experiments.paper.reproduce import reproduce
 from dsf.training import Interrupted
 from dsf.training.health import NonFiniteLossError
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The whole way: tuning, runs, evaluations, results."""
-    folder, said = tmp_path_factory.mktemp("paper"), []
-    plan = tiny_plan.load(folder)
-    names = plan.select(["tuning", "table1", "head"])
-    reproduce(plan, names, folder / "results", folder / "runs", say=said.append, show=False)
-    return plan, folder, said
-
-
-@pytest.fixture
-def copy(finished, tmp_path):
-    plan, folder, _ = finished
-    for part in ("results", "runs"):
-        shutil.copytree(folder / part, tmp_path / part)
-    return plan, tmp_path / "results", tmp_path / "runs"
 
 
 def test_from_tuning_to_results(finished):
@@ -198,10 +182,10 @@ def test_a_missing_data_set(finished, tmp_path, monkeypatch):
 
 def test_a_damaged_result_stops_the_document(copy, tmp_path):
     plan, results, _ = copy
-    render(plan, results, tmp_path / "docs")
+    render([Book.read(plan, results)], tmp_path / "docs")
     result_path(results, "table1/dsf").write_text('{"run": ')
     with pytest.raises(ValueError, match="table1/dsf.json is not JSON"):
-        render(plan, results, tmp_path / "docs")
+        render([Book.read(plan, results)], tmp_path / "docs")
 
 
 def test_the_paper_s_evaluations(finished, monkeypatch):
@@ -224,3 +208,20 @@ def test_the_paper_s_evaluations(finished, monkeypatch):
     assert entry["protocol"]["linear"]["name"] == "linear-paper"
     assert entry["mce"] == entry["mce_of_severity_1"]
     assert entry["details"]["linear"]["accuracy"] == pytest.approx(1 - entry["clean_error"])
+
+
+def test_evaluations_are_stopped_at_once(copy):
+    plan, results, runs = copy
+    name = "table1/dsf"
+    result_path(results, name).unlink()
+    (runs / name / "results.json").unlink()
+
+    def stop(text):
+        if text == "linear: evaluating":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="during evaluations; what is complete of it is kept"):
+        reproduce(plan, [name], results, runs, say=stop, show=False)
+    assert "knn" in json.loads((runs / name / "results.json").read_text())
+    reproduce(plan, [name], results, runs, show=False)
+    assert read_outcome(results, name).linear_fast > 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dsf.experiments.page.tables import flattened
 from dsf.experiments.paper.outcome import Outcome, read_outcome
-from dsf.experiments.paper.plan import TUNING, Plan
+from dsf.experiments.paper.plan import TUNING, Finetuning, Plan
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.settings import AUTO, Settings
 
@@ -46,23 +46,40 @@ class Choice(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What a run is asked to be."""
+    """What a run is asked to be.
+
+    Args:
+        name: of the run.
+        recipe: where its settings begin.
+        overrides: what is changed of it.
+        settings: what that makes; of fine-tuning those of the encoder's own training.
+        choice: what was tuned.
+        finetuning: what is done with the encoder of another run, in place of training.
+    """
 
     name: str
     recipe: str
     overrides: tuple[str, ...]
     settings: Settings
     choice: Choice | None
+    finetuning: Finetuning | None = None
 
     @property
     def command(self) -> str:
-        """What trains the same without a plan."""
-        return " ".join(["dsf train", self.recipe, *self.overrides])
+        """What does the same without a plan, given the folder of the other run if need be."""
+        if self.finetuning is None:
+            return " ".join(["dsf train", self.recipe, *self.overrides])
+        asked = self.finetuning
+        short = "" if asked.budget == 1 else f" --budget {asked.budget:g}"
+        return f"dsf eval {asked.of} finetune --data {asked.data}{short}"
 
 
 def configure(plan: Plan, name: str, results: Path, overrides: Sequence[str] = ()) -> Configuration:
     """The settings of a run: of its recipe, method and tuning, then its own, then ``overrides``."""
     run = plan.every[name]
+    if run.finetuning is not None:
+        trained = configure(plan, run.finetuning.of, results, overrides)
+        return trained._replace(name=name, finetuning=run.finetuning)
     method = plan.methods[run.method]
     choice = choose(plan, run.method, results, name) if run.tuned and method.grid else None
     chosen = choice.overrides if choice else run.candidate
@@ -84,7 +101,7 @@ def choose(plan: Plan, method: str, results: Path, wanted_by: str) -> Choice:
         raise NotTunedError(
             f"{wanted_by} takes its settings from the tuning of {method}, of which "
             f"{len(scores)} of {len(names)} candidates have run: "
-            f"`dsf reproduce {TUNING}/{method}` runs the others"
+            f"`dsf reproduce {plan.address(f'{TUNING}/{method}')}` runs the others"
         )
     known = {name: score for name, score in scores.items() if score is not None}
     if not known:
@@ -93,9 +110,14 @@ def choose(plan: Plan, method: str, results: Path, wanted_by: str) -> Choice:
     return Choice(best, plan.every[best].candidate, scores)
 
 
-def difference(outcome: Outcome, settings: Settings) -> str | None:
-    """The first setting in which a result is not of these settings, in words."""
-    return settings_difference(outcome.content["settings"], settings)
+def difference(outcome: Outcome, asked: Configuration) -> str | None:
+    """The first setting in which a result is not what is asked for, in words."""
+    if asked.finetuning is not None:
+        before, now = outcome.content.get("finetuning", {}), asked.finetuning.identity
+        for key in now:
+            if before.get(key) != now[key]:
+                return f"{key} is {before.get(key)!r} there, and {now[key]!r} here"
+    return settings_difference(outcome.content["settings"], asked.settings)
 
 
 def settings_difference(before: Mapping[str, Any], settings: Settings) -> str | None:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dsf.data.files import read_json
+from dsf.experiments.evaluations import PARTIAL
 from dsf.experiments.paper.configuration import NotTunedError, configure, difference
+from dsf.experiments.paper.folder import progress
 from dsf.experiments.paper.outcome import Outcome, read_outcome, result_path
 from dsf.experiments.paper.plan import Plan
 from dsf.experiments.recipe import load_recipe
-from dsf.experiments.run import CHECKPOINTS
-from dsf.training.checkpoints import Checkpoints
 
 State = Literal["done", "failed", "other", "partial", "not run"]
 
@@ -34,7 +34,7 @@ class Standing(NamedTuple):
 
 def standings(plan: Plan, names: Sequence[str], results: Path, runs: Path) -> list[Standing]:
     """Where runs stand, in order."""
-    return [_standing(plan, name, results, runs / name) for name in names]
+    return [_standing(plan, name, results, runs) for name in names]
 
 
 def strangers(plan: Plan, results: Path) -> list[Path]:
@@ -46,12 +46,16 @@ def strangers(plan: Plan, results: Path) -> list[Path]:
 def estimated_seconds(plan: Plan, name: str) -> float:
     """What training and evaluating a run takes, by the plan's own numbers."""
     run = plan.every[name]
+    if run.finetuning is not None:
+        return run.finetuning.seconds
     method = plan.methods[run.method]
     # Candidates differ in what costs nothing.
     settings = load_recipe(method.recipe, (*method.overrides, *run.overrides))
     views = settings.epochs * plan.images * settings.views.count
     evaluation = plan.evaluations[run.evaluations].seconds
-    return plan.start_seconds + views / plan.views_per_second + evaluation
+    # A transformer's time goes with its patches, a convolution's with its pixels.
+    larger = 1.0 if plan.views_size is None else (settings.views.size / plan.views_size) ** 2
+    return plan.start_seconds + larger * views / plan.views_per_second + evaluation
 
 
 def shown_outcome(outcome: Outcome) -> str:
@@ -63,23 +67,24 @@ def shown_outcome(outcome: Outcome) -> str:
         ("paper's", outcome.linear_paper),
         ("mCE", outcome.mce),
         ("leave-one-out kNN", outcome.score),
+        ("fine-tuned", outcome.finetuned),
     )
     return ", ".join(f"{name} {value:.2f}" for name, value in numbers if math.isfinite(value))
 
 
-def _standing(plan: Plan, name: str, results: Path, folder: Path) -> Standing:
+def _standing(plan: Plan, name: str, results: Path, runs: Path) -> Standing:
     outcome = read_outcome(results, name)
     estimate = estimated_seconds(plan, name) / 60
     if outcome is None:
-        progress = _progress(folder)
-        if progress is None:
+        begun = _begun(plan, name, runs / name)
+        if begun is None:
             return Standing(name, "not run", _waits_for(plan, name, results), estimate)
-        return Standing(name, "partial", progress, estimate)
-    minutes = outcome.seconds / 60
+        return Standing(name, "partial", begun, estimate)
+    minutes = outcome.spent / 60
     if outcome.failure:
         return Standing(name, "failed", outcome.failure, minutes)
     try:
-        other = difference(outcome, configure(plan, name, results).settings)
+        other = difference(outcome, configure(plan, name, results))
     except NotTunedError:
         other = "its tuning is gone"
     if other is not None:
@@ -91,17 +96,20 @@ def _waits_for(plan: Plan, name: str, results: Path) -> str:
     try:
         configure(plan, name, results)
     except NotTunedError:
-        return f"needs tuning/{plan.every[name].method}"
+        return f"needs {plan.address(f'tuning/{plan.every[name].method}')}"
+    asked = plan.every[name].finetuning
+    if asked is not None and not result_path(results, asked.of).is_file():
+        return f"needs {plan.address(asked.of)}"
     return ""
 
 
-def _progress(folder: Path) -> str | None:
-    """How far the newest checkpoint is, in words."""
-    paths = Checkpoints(folder / CHECKPOINTS).paths()
-    if not paths:
+def _begun(plan: Plan, name: str, folder: Path) -> str | None:
+    """How far a run is, in words; None if it was not begun."""
+    if plan.every[name].finetuning is not None:
+        tried = sum(len(read_json(path)) for path in (folder / PARTIAL).glob("*.json"))
+        return f"{tried} settings tried" if tried else None
+    found = progress(folder)
+    if found is None:
         return None
-    state = read_json(paths[-1] / "state.json")
-    epoch = state["epoch"] + state["batch"] / state["steps_per_epoch"]
-    total = load_recipe(str(folder / "config.yaml")).epochs
-    trained = " (trained, not yet evaluated)" if epoch >= total else ""
-    return f"epoch {epoch:.3g} of {total}{trained}"
+    trained = " (trained, not yet evaluated)" if found.trained else ""
+    return f"epoch {found.epoch:.3g} of {found.epochs}{trained}"

@@ -67,6 +67,21 @@ class Outcome:
         return math.nan
 
     @property
+    def finetuned(self) -> float:
+        """Fine-tuning, by the metric of its data set."""
+        for name, entry in self._evaluations().items():
+            if name.startswith("finetune"):
+                per_class = as_mapping(entry.get("protocol")).get("metric") == "mean per class"
+                return 100 * as_float(entry.get("mean_per_class" if per_class else "accuracy"))
+        return math.nan
+
+    @property
+    def checkpoints(self) -> set[str]:
+        """The checksums of what was evaluated."""
+        protocols = (as_mapping(entry.get("protocol")) for entry in self._evaluations().values())
+        return {found["checkpoint_sha256"] for found in protocols if "checkpoint_sha256" in found}
+
+    @property
     def test_images(self) -> float:
         """How many images an accuracy is the share of."""
         for entry in self._evaluations().values():
@@ -85,6 +100,14 @@ class Outcome:
     def seconds(self) -> float:
         """Of training, on the device."""
         return self._training("device_seconds")
+
+    @property
+    def spent(self) -> float:
+        """Seconds of training, or of its evaluations where nothing was trained before them."""
+        if math.isfinite(self.seconds):
+            return self.seconds
+        found = (as_mapping(entry).get("provenance") for entry in self._evaluations().values())
+        return sum(as_float(as_mapping(item).get("seconds")) for item in found)
 
     @property
     def gibibytes(self) -> float:

@@ -48,6 +48,26 @@ def reduced(folder: Path) -> dict[str, Any]:
     }
 
 
+def reduced_finetuning(settings: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
+    """What is worth keeping of the fine-tuning of a run's encoder.
+
+    Args:
+        settings: of the run.
+        entries: what ``evaluate`` gave.
+    """
+    places = [entry.get("provenance", {}) for entry in entries.values()]
+    environment = {name: value for name, value in places[0].items() if name != "seconds"}
+    return {
+        "settings": settings,
+        "environment": environment,
+        "training": {},
+        "curve": {},
+        "knn": {},
+        "warnings": [],
+        "evaluations": {name: _evaluation(entry) for name, entry in entries.items()},
+    }
+
+
 def _curves(lines: Sequence[Line]) -> dict[str, Any]:
     epochs = [line for line in lines if line["kind"] == "epoch"]
     spent, seconds = 0.0, {0: 0.0}

@@ -1,13 +1,13 @@
 """Runs of a plan: trained and evaluated where they are missing, and reduced to one file each."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dsf.experiments.evaluations import Choices, evaluate
+from dsf.experiments.evaluations import PARTIAL, Choices, evaluate
 from dsf.experiments.paper.claim import claimed
 from dsf.experiments.paper.configuration import (
     Configuration,
@@ -16,6 +16,7 @@ from dsf.experiments.paper.configuration import (
     difference,
     settings_difference,
 )
+from dsf.experiments.paper.finetune import check_finetuning, finetune
 from dsf.experiments.paper.outcome import (
     FORMAT,
     Outcome,
@@ -23,10 +24,11 @@ from dsf.experiments.paper.outcome import (
     result_path,
     write_outcome,
 )
-from dsf.experiments.paper.plan import Evaluation, Plan
+from dsf.experiments.paper.plan import Evaluation, Finetuning, Plan
 from dsf.experiments.paper.reduce import reduced
-from dsf.experiments.run import CONFIG, train
+from dsf.experiments.run import CONFIG, RESULTS, train
 from dsf.training.health import NonFiniteLossError
+from dsf.training.signals import stopped_at_once
 
 # The paper's corruption benchmark: severity 1, and the classifier of its linear evaluation.
 _PAPER = Choices(linear="paper", severities=(1,))
@@ -48,11 +50,13 @@ def reproduce(
     again: bool = False,
     say: Callable[[str], None] = lambda text: None,
     show: bool = True,
+    weights: Path | None = None,
 ) -> None:
     """Train and evaluate what is missing.
 
     A run whose result is there is not touched; one that was stopped goes on from its folder; one
-    that another process is at is passed over, so that several may share a list.
+    that another process is at is passed over, so that several may share a list. Fine-tuning brings
+    the run whose encoder it needs with it.
 
     Args:
         plan: of the runs.
@@ -63,12 +67,14 @@ def reproduce(
         again: forget what there is of them, results and run folders, and begin anew.
         say: told what happens next.
         show: a bar or lines on the standard error while it trains.
+        weights: where exported encoders lie, to be fine-tuned where the run folder is gone.
     """
-    _check(plan, names, results, overrides)
-    if again:
-        # All at once and at the beginning: stopped, the command goes on without it.
-        for name in names:
-            _forget(result_path(results, name), runs / name)
+    forgotten = set(names) if again else set()
+    names = _with_encoders(plan, names, results, forgotten)
+    _check(plan, names, results, runs, weights, overrides, forgotten)
+    # All at once and at the beginning: stopped, the command goes on without it.
+    for name in forgotten:
+        _forget(result_path(results, name), runs / name)
     for name in names:
         asked = configure(plan, name, results, overrides)
         if _is_done(asked, results):
@@ -81,16 +87,33 @@ def reproduce(
             write_outcome(results, name, dict(twin.content) | _identity(plan, asked, same))
             continue
         with claimed(runs / name) as mine:
-            if mine:
+            if not mine:
+                say(f"{name}: another process is at it")
+            elif asked.finetuning is None:
                 _run(plan, asked, results, runs / name, say, show)
             else:
-                say(f"{name}: another process is at it")
+                _finetune(plan, asked, asked.finetuning, results, runs, weights, say)
 
 
 def _forget(result: Path, folder: Path) -> None:
     result.unlink(missing_ok=True)
-    if (folder / CONFIG).is_file():
+    if any((folder / name).exists() for name in (CONFIG, RESULTS, PARTIAL)):
         shutil.rmtree(folder)
+
+
+def _with_encoders(
+    plan: Plan, names: Sequence[str], results: Path, forgotten: Collection[str]
+) -> list[str]:
+    """The runs, and before each fine-tuning the run of its encoder, if that was never made."""
+    found: dict[str, None] = {}
+    for name in names:
+        asked = plan.every[name].finetuning
+        if asked is not None and (
+            asked.of in forgotten or not result_path(results, asked.of).is_file()
+        ):
+            found[asked.of] = None
+        found[name] = None
+    return list(found)
 
 
 def _identity(plan: Plan, asked: Configuration, same_as: str | None = None) -> dict[str, Any]:
@@ -99,18 +122,31 @@ def _identity(plan: Plan, asked: Configuration, same_as: str | None = None) -> d
         "format": FORMAT,
         "run": asked.name,
         "plan": plan.name,
-        "command": f"dsf reproduce {asked.name}",
+        "command": f"dsf reproduce {plan.address(asked.name)}",
         "train": asked.command,
+        **({"finetuning": asked.finetuning.identity} if asked.finetuning else {}),
         "same_as": same_as,
         "tuning": asked.choice.content() if asked.choice else None,
     }
 
 
-def _check(plan: Plan, names: Sequence[str], results: Path, overrides: Sequence[str]) -> None:
-    """Complain before any work: of wrong settings, and of runs that will lack their tuning."""
-    ready = set()
+def _check(
+    plan: Plan,
+    names: Sequence[str],
+    results: Path,
+    runs: Path,
+    weights: Path | None,
+    overrides: Sequence[str],
+    forgotten: Collection[str],
+) -> None:
+    """Complain before any work: of wrong settings, and of runs that will lack what they need."""
+    ready: set[str] = set()
     for name in names:
         ready.add(name)
+        asked = plan.every[name].finetuning
+        done = result_path(results, name).is_file() and name not in forgotten
+        if asked is not None and not done:
+            check_finetuning(plan, asked, results, runs, weights, forgotten)
         try:
             configure(plan, name, results, overrides)
         except NotTunedError:
@@ -127,7 +163,7 @@ def _is_done(asked: Configuration, results: Path) -> bool:
     outcome = read_outcome(results, asked.name)
     if outcome is None:
         return False
-    other = difference(outcome, asked.settings)
+    other = difference(outcome, asked)
     if other is not None:
         raise ValueError(
             f"{result_path(results, asked.name)} is the result of another configuration: {other}. "
@@ -138,11 +174,15 @@ def _is_done(asked: Configuration, results: Path) -> bool:
 
 def _twin(plan: Plan, asked: Configuration, results: Path) -> Outcome | None:
     """A result of the same settings: tuning may choose what another run is told to take."""
+    if asked.finetuning is not None:
+        return None
     wanted = set(plan.evaluations[plan.every[asked.name].evaluations].names)
     for name, run in plan.every.items():
+        if run.finetuning is not None:
+            continue
         if name != asked.name and wanted <= set(plan.evaluations[run.evaluations].names):
             outcome = read_outcome(results, name)
-            if outcome is not None and difference(outcome, asked.settings) is None:
+            if outcome is not None and difference(outcome, asked) is None:
                 return outcome
     return None
 
@@ -164,7 +204,8 @@ def _run(
         # The same seed would fail the same way: this is the run's result.
         content["failure"] = str(error).split(";")[0]
     else:
-        _evaluate(plan, asked, folder, say)
+        with stopped_at_once("evaluations"):
+            _evaluate(plan, asked, folder, say)
     path = write_outcome(results, asked.name, content | reduced(folder))
     say(f"{asked.name}: {content.get('failure', 'done')}, in {path}")
 
@@ -176,6 +217,25 @@ def _evaluate(plan: Plan, asked: Configuration, folder: Path, say: Callable[[str
         wanted.setdefault(choices, []).append(name)
     for choices, names in wanted.items():
         evaluate(folder, names, asked.settings.device, choices=choices, say=say)
+
+
+def _finetune(
+    plan: Plan,
+    asked: Configuration,
+    what: Finetuning,
+    results: Path,
+    runs: Path,
+    weights: Path | None,
+    say: Callable[[str], None],
+) -> None:
+    trained = read_outcome(results, what.of)
+    if trained is None:
+        say(f"{asked.name}: waits for {what.of}, which another process is at")
+        return
+    say(f"{asked.name}: {asked.command}")
+    content = finetune(asked, what, trained, runs, weights, say) | _identity(plan, asked)
+    path = write_outcome(results, asked.name, content)
+    say(f"{asked.name}: {content.get('failure', 'done')}, in {path}")
 
 
 def _check_folder(asked: Configuration, folder: Path) -> None:

@@ -3,12 +3,21 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from dsf.data.files import read_json, sha256, write_file, write_json
+from dsf.evaluation import KNN, Subject
 from dsf.experiments import build
-from dsf.experiments.subjects import about_run, load_run
+from dsf.experiments.subjects import (
+    Opened,
+    about_run,
+    chosen_device,
+    load_run,
+    make_task,
+    usual_size,
+)
 from dsf.models import create_encoder
 
 FORMAT = 1
@@ -75,6 +84,34 @@ def load_weights(folder: Path | str) -> nn.Module:
     encoder = create_encoder(about["encoder"]["name"], **about["encoder"]["options"])
     encoder.load_state_dict(tensors)  # copies into tensors of single precision
     return encoder.eval()
+
+
+def open_weights(folder: Path | str, data: str, device: str = "auto", seed: int = 0) -> Opened:
+    """The encoder that ``export_weights`` wrote, to be evaluated on a data set as its run is.
+
+    Args:
+        folder: of the files.
+        data: NAME or NAME:SIZE.
+        device: cpu, cuda or auto.
+        seed: of all that is random; that of the run gives what the run would.
+    """
+    folder = Path(folder)
+    about = read_json(folder / ABOUT)
+    encoder = load_weights(folder)
+    place = torch.device(chosen_device(device))
+    task = make_task(data, None, None, place)
+    names = ("encoder", "weights", "checkpoint", "checkpoint_sha256")
+    subject = Subject(
+        encoder,
+        task,
+        size=usual_size(encoder, task, about["image_size"]),
+        mean=about["mean"],
+        std=about["std"],
+        device=place,
+        autocast=torch.bfloat16 if place.type == "cuda" else None,
+        about={name: about.get(name) for name in names} | {"kept_in": "float16"},
+    )
+    return Opened(subject, folder, KNN(), seed, data)
 
 
 def _size(tensors: dict[str, Tensor]) -> int:

@@ -8,29 +8,29 @@ from xml.etree import ElementTree
 import pytest
 import tiny_plan
 
-from dsf.experiments.paper.document import DOCUMENT, NOTES, render
-from dsf.experiments.paper.document.book import Book
-from dsf.experiments.paper.document.build import document
+from dsf.experiments.paper.document import DOCUMENT, NOTES, Book, render
+from dsf.experiments.paper.document.build import chapter, document
+from dsf.experiments.paper.document.figures import Figures
 from dsf.experiments.paper.outcome import Outcome, write_outcome
-from dsf.experiments.paper.plan import load_plan
+from dsf.experiments.paper.plan import load_plan, plan_names
 
 ROOT = Path(__file__).parents[4]
-CIFAR = load_plan("cifar10")
-RANKS = {"moco": 0, "loss-avg": 1, "feature-avg": 2, "dsf": 4}
+CIFAR, HUNDRED, IMAGENETTE = PLANS = [load_plan(name) for name in plan_names()]
+RANKS = {"moco": 0, "mocov3": 0, "loss-avg": 1, "feature-avg": 2, "dsf": 4}
 
 
 def files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")}
 
 
-def complete(names=None, **ranks):
+def complete(names=None, plan=CIFAR, **ranks):
     """A book in which every run has a made-up result; ranks decide who wins."""
     ranks = RANKS | {key.replace("_", "-"): value for key, value in ranks.items()}
     outcomes = {}
-    for name in CIFAR.every if names is None else names:
-        found = tiny_plan.made_up(CIFAR, name, ranks[CIFAR.every[name].method])
+    for name in plan.every if names is None else names:
+        found = tiny_plan.made_up(plan, name, ranks[plan.every[name].method])
         outcomes[name] = Outcome(found)
-    return Book(CIFAR, outcomes)
+    return Book(plan, outcomes)
 
 
 def section(text, heading):
@@ -52,42 +52,59 @@ def status(text, claim):
 def test_the_committed_document_is_that_of_the_committed_results(tmp_path):
     """`make results` mends it."""
     shutil.copy(ROOT / "docs" / NOTES, tmp_path)
-    render(CIFAR, ROOT / "results" / CIFAR.name, tmp_path)
+    render([Book.read(plan, ROOT / "results" / plan.name) for plan in PLANS], tmp_path)
     committed = files(ROOT / "docs")
     for path, content in files(tmp_path).items():
         assert committed.get(path) == content, f"docs/{path} is old: run `make results`"
-    drawn = {path for path in committed if path.parent == Path("figures/cifar10")}
+    folders = {Path("figures", name) for name in (*plan_names(), "theory")}
+    drawn = {path for path in committed if path.parent in folders}
     assert drawn == {path for path in files(tmp_path) if path.suffix == ".svg"}
 
 
 def test_the_same_results_make_the_same_bytes(tmp_path):
-    for name, outcome in complete().outcomes.items():
-        write_outcome(tmp_path / "results", name, outcome.content)
+    for plan in PLANS:
+        for name, outcome in complete(plan=plan).outcomes.items():
+            write_outcome(tmp_path / "results" / plan.name, name, outcome.content)
+
+    def again():
+        books = [Book.read(plan, tmp_path / "results" / plan.name) for plan in PLANS]
+        assert render(books, docs) == docs / DOCUMENT
+        return files(docs)
+
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / NOTES).write_text("## Notes\n\nBy hand: <b>as it is</b>.\n")
-    assert render(CIFAR, tmp_path / "results", docs) == docs / DOCUMENT
-    first = files(docs)
+    first = again()
     (docs / "figures" / "cifar10" / "old.svg").write_text("<svg/>")
-    render(CIFAR, tmp_path / "results", docs)
-    assert files(docs) == first
+    assert again() == first
     text = first[Path(DOCUMENT)].decode()
-    assert "By hand: <b>as it is</b>.\n\n## Table 1" in text
+    assert "By hand: <b>as it is</b>.\n\n## CIFAR-10, ResNet-18" in text
     assert "not run" not in text.lower()
     assert "Partial" not in text
-    shown = {
-        line.rpartition("figures/cifar10/")[2].rstrip(")")
-        for line in text.split()
-        if ".svg" in line
-    }
-    assert shown == {path.name for path in first if path.suffix == ".svg"}
-    assert len(shown) == 13
+    shown = {Path(word.partition("(")[2].rstrip(")")) for word in text.split() if ".svg" in word}
+    assert shown == {path for path in first if path.suffix == ".svg"}
+    counts = {plan.name: sum(path.parent.name == plan.name for path in shown) for plan in PLANS}
+    assert counts == {"cifar10": 12, "imagenet100": 5, "imagenette": 5}
+
+
+def test_chapters_and_their_headings():
+    """One title, a chapter a plan, and one of what needs no results."""
+    text = document([complete(plan=plan) for plan in PLANS], Figures("theory"), "")
+    lines = text.splitlines()
+    assert [line for line in lines if line.startswith("# ")] == ["# Results"]
+    titles = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    assert titles == [*(plan.title for plan in PLANS), "What needs no training"]
+    assert text.count("### InfoNCE at the best similarities") == 1
+    assert row(text, CIFAR.title)[1] == "87 of 87"
 
 
 def test_figures_stand_alone():
     book = complete()
-    document(book, "")
-    for name, content in book.figures.items():
+    chapter(book)
+    theory = Figures("theory")
+    document([], theory, "")
+    assert set(theory.files) == {"kappa.svg", "kappa-stabilised.svg"}
+    for name, content in (book.figures.files | theory.files).items():
         root = ElementTree.fromstring(content)  # well-formed
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in content, name
@@ -95,19 +112,22 @@ def test_figures_stand_alone():
         assert len(content) < 50_000
 
 
-def test_without_any_result():
-    book = Book(CIFAR, {})
-    text = document(book, "")
-    assert text.count("**Not run yet.**") > 8
-    assert "*not run*" in section(text, "Table 1")
-    assert set(book.figures) == {"kappa.svg", "kappa-stabilised.svg"}
-    claims = [line for line in section(text, "What held").splitlines() if line.startswith("| ")][1:]
-    assert len(claims) == 16
-    assert all(line.endswith("**not run** |") for line in claims)
+@pytest.mark.parametrize(
+    ("plan", "claims", "empty"), [(CIFAR, 16, 8), (HUNDRED, 12, 4), (IMAGENETTE, 7, 5)]
+)
+def test_without_any_result(plan, claims, empty):
+    book = Book(plan, {})
+    text = chapter(book)
+    assert text.count("**Not run yet.**") > empty
+    assert "*not run*" in section(text, plan.titles.get("table1", "Table 1"))
+    assert book.figures.files == {}
+    found = [line for line in section(text, "What held").splitlines() if line.startswith("| ")][1:]
+    assert len(found) == claims
+    assert all(line.endswith("**not run** |") for line in found)
 
 
 def test_a_partial_table_says_so():
-    text = document(complete(["table1/dsf", "table1/moco"]), "")
+    text = chapter(complete(["table1/dsf", "table1/moco"]))
     table = section(text, "Table 1")
     assert "**Partial: 2 of 4 runs are done.**" in table
     assert row(table, "DSF")[3] == "53.00"
@@ -116,7 +136,7 @@ def test_a_partial_table_says_so():
 
 
 def test_table_1_has_the_paper_beside_ours():
-    table = section(document(complete(), ""), "Table 1")
+    table = section(chapter(complete()), "Table 1")
     cells = row(table, "DSF")
     assert cells[1] == "250"
     assert cells[2:5] == ["90.04", "53.00", "\N{MINUS SIGN}37.04"]
@@ -127,7 +147,7 @@ def test_table_1_has_the_paper_beside_ours():
 
 
 def test_seeds():
-    text = document(complete(), "")
+    text = chapter(complete())
     part = section(text, "DSF against Feature_avg")
     # Seed s adds 0.1 s (1 + rank) points: differences of 2.0, 2.2 and 2.4.
     reach = 4.3027 * 0.2 / math.sqrt(3)
@@ -135,9 +155,9 @@ def test_seeds():
     assert row(part, "kNN")[3:] == ["+2.20", f"{low} to {high}"]
     assert status(text, "DSF is above Feature_avg in kNN") == "held"
     assert status(text, "DSF is below Feature_avg in mCE") == "held"
-    worse = document(complete(dsf=0, feature_avg=3), "")
+    worse = chapter(complete(dsf=0, feature_avg=3))
     assert status(worse, "DSF is above Feature_avg in kNN") == "did not hold"
-    equal = document(complete(dsf=2), "")
+    equal = chapter(complete(dsf=2))
     assert status(equal, "DSF is above Feature_avg in kNN") == "undecided"
 
 
@@ -145,15 +165,15 @@ def test_seeds():
     ("rank", "expected"), [(4, "held"), (0, "did not hold"), (2.5, "undecided")]
 )
 def test_the_best_of_the_table(rank, expected):
-    text = document(complete(dsf=rank), "")
+    text = chapter(complete(dsf=rank))
     assert status(text, "DSF is the best of Table 1 in kNN") == expected
     assert status(text, "DSF is the best of Table 1 in mCE") == expected
 
 
 def test_the_paper_s_own_numbers():
-    text = document(complete(), "")
+    text = chapter(complete())
     assert status(text, "DSF reaches kNN 90.04") == "did not hold"
-    text = document(complete(dsf=45), "")
+    text = chapter(complete(dsf=45))
     assert status(text, "DSF reaches kNN 90.04") == "held"
     assert status(text, "DSF reaches mCE 16.20") == "held"
 
@@ -162,45 +182,45 @@ def test_temperature_and_views():
     book = complete()
     best = book.outcomes["views/dsf-m8"].content["evaluations"]["knn"]
     best["projection"] += 0.05
-    text = document(book, "")
+    text = chapter(book)
     assert status(text, "DSF is best at temperature 1") == "held"
     assert row(section(text, "Temperature"), "5", "40")[-2:] == ["38.44", "56.33"]
     every = "DSF is above the other multi-view methods for every number of views"
     assert status(text, every) == "held"
     assert status(text, "More views are better for DSF") == "did not hold"  # 8 are above 16
     best["projection"] -= 0.10
-    text = document(book, "")
+    text = chapter(book)
     assert status(text, "DSF is best at temperature 1") == "did not hold"
     assert status(text, every) == "did not hold"
 
 
 def test_half_the_epochs():
     claim = "DSF reaches in 125 epochs what Feature_avg does in 250"
-    assert status(document(complete(), ""), claim) == "held"
-    assert status(document(complete(dsf=2), ""), claim) == "held"  # no worse is enough
-    assert status(document(complete(dsf=1.9), ""), claim) == "undecided"
-    assert status(document(complete(dsf=0), ""), claim) == "did not hold"
+    assert status(chapter(complete()), claim) == "held"
+    assert status(chapter(complete(dsf=2)), claim) == "held"  # no worse is enough
+    assert status(chapter(complete(dsf=1.9)), claim) == "undecided"
+    assert status(chapter(complete(dsf=0)), claim) == "did not hold"
 
 
 def test_the_stall():
     book = complete()
     claim = "DSF learns with the published head"
-    assert status(document(book, ""), claim) == "held"
+    assert status(chapter(book), claim) == "held"
     content = book.outcomes["head/dsf"].content
     content["curve"]["loss"][-1] = 8.25  # log(4097) = 8.318
-    text = document(book, "")
+    text = chapter(book)
     assert status(text, claim) == "did not hold"
     assert row(section(text, "The published head"), "DSF", "stalled")[2] == "60"
     content["curve"]["loss"][-1] = 5.0
     content["warnings"] = ["epoch 60: the features of all images nearly coincide"]
-    assert status(document(book, ""), claim) == "did not hold"
+    assert status(chapter(book), claim) == "did not hold"
 
 
 def test_a_failed_run_is_shown_as_failed():
     book = complete()
     found = tiny_plan.made_up(CIFAR, "ablation/exact", failure="the loss of step 9 is not finite")
     book.outcomes["ablation/exact"] = Outcome(found)
-    part = section(document(book, ""), "What makes DSF work")
+    part = section(chapter(book), "What makes DSF work")
     assert row(part, "exact KL / p")[2] == "*failed: the loss of step 9 is not finite*"
 
 
@@ -208,13 +228,14 @@ def test_the_tuning_is_shown():
     book = complete()
     entry = book.outcomes["tuning/dsf/lr-0.06"].content["evaluations"]["knn leave_one_out=True"]
     entry["backbone"] = 0.61
-    part = section(document(book, ""), "Settings that were chosen")
+    part = section(chapter(book), "Settings that were chosen")
     assert row(part.partition("### DSF")[2], "0.06") == ["0.06", "**61.00**"]
 
 
 def test_a_plan_without_the_groups(tmp_path):
     """Another data set may have fewer experiments."""
     plan = tiny_plan.load(tmp_path, groups={})
-    text = document(Book(plan, {}), "")
+    text = chapter(Book(plan, {}))
     assert "## Table 1" not in text
-    assert "## InfoNCE" in text
+    assert "## Table 2" not in text
+    assert "## Sources" in text

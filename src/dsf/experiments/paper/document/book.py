@@ -5,15 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dsf.experiments.page.chart import Series
-from dsf.experiments.paper.document.figures import svg_file
+from dsf.experiments.paper.document.figures import Figures
 from dsf.experiments.paper.document.markdown import NOT_RUN, NOTHING, fixed, millions, table
 from dsf.experiments.paper.outcome import Outcome, read_outcome
 from dsf.experiments.paper.plan import Plan
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.settings import Settings
 
-FIGURES = "figures"
 Measure = Callable[[Outcome], float]
 # The columns that most tables share.
 MEASURES: dict[str, Measure] = {
@@ -35,13 +33,15 @@ class Book:
     Args:
         plan: of the runs.
         outcomes: of those that have a result.
-        figures: SVG files by name; sections add theirs.
     """
 
     plan: Plan
     outcomes: dict[str, Outcome]
-    figures: dict[str, str] = field(default_factory=dict)
+    figures: Figures = field(init=False)
     _settings: dict[str, Settings] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.figures = Figures(self.plan.name)
 
     @classmethod
     def read(cls, plan: Plan, results: Path) -> "Book":
@@ -113,21 +113,9 @@ class Book:
             self._settings[name] = load_recipe(method.recipe, overrides)
         return self._settings[name]
 
-    def figure(
-        self,
-        name: str,
-        title: str,
-        series: Sequence[Series],
-        x_label: str,
-        y_label: str,
-        whole: bool = True,
-    ) -> str | None:
-        """Draw a chart, and give the line that shows it; None if there is nothing to draw."""
-        drawn = [line for line in series if line.finite]
-        if not drawn:
-            return None
-        self.figures[f"{name}.svg"] = svg_file(name, title, drawn, x_label, y_label, whole)
-        return f"![{title}]({FIGURES}/{self.plan.name}/{name}.svg)"
+    def heading(self, group: str, usual: str) -> str:
+        """The heading of the section about a group."""
+        return f"## {self.plan.titles.get(group, usual)}"
 
 
 def cost(outcome: Outcome) -> list[str]:

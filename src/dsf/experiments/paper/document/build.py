@@ -1,5 +1,7 @@
 """The whole document, from result files to Markdown and SVG."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from dsf.data.files import write_file
@@ -9,11 +11,12 @@ from dsf.experiments.paper.document import (
     provenance,
     sweeps,
     theory,
+    transfer,
     verdicts,
 )
-from dsf.experiments.paper.document.book import FIGURES, Book
+from dsf.experiments.paper.document.book import Book
+from dsf.experiments.paper.document.figures import Figures
 from dsf.experiments.paper.document.markdown import join
-from dsf.experiments.paper.plan import Plan
 
 DOCUMENT = "results.md"
 NOTES = "results-notes.md"
@@ -24,12 +27,14 @@ authors report it, or by the backbone's features. *linear*: the paper's linear e
 last epoch (the authors keep the epoch that is best on the test set); *linear, fast*: logistic
 regression on features that are computed once. *kNN, left out*: of training images among the
 others, which settings may be chosen by. *mCE*: the mean error of the paper's linear classifier
-over 18 corruptions at severity 1; lower is better. *GPU s* and *peak GiB* are of training alone.
-No epoch, setting or seed is chosen on test images."""
+over 18 corruptions at severity 1; lower is better. *GPU s* and *peak GiB* are of training alone; in
+tables of transfer, of fine-tuning. No epoch, setting or seed is chosen on test images."""
 
 _SECTIONS = (
     comparison.table1,
     comparison.seeds,
+    comparison.large,
+    transfer.transfers,
     sweeps.ablation,
     sweeps.head,
     sweeps.temperature,
@@ -37,15 +42,13 @@ _SECTIONS = (
     dynamics.convergence,
     dynamics.margin,
     dynamics.divergence_terms,
-    theory.kappa,
-    theory.infonce,
-    theory.theorem,
     provenance.tuning,
     provenance.sources,
 )
+_THEORY = (theory.kappa, theory.infonce, theory.theorem)
 
 
-def render(plan: Plan, results: Path, folder: Path) -> Path:
+def render(books: Sequence[Book], folder: Path) -> Path:
     """Write the document and its figures; equal results give equal bytes.
 
     ``results-notes.md`` in the folder, written by hand, is taken in as it is. Figures of earlier
@@ -54,32 +57,48 @@ def render(plan: Plan, results: Path, folder: Path) -> Path:
     Returns:
         The path of the document.
     """
-    book = Book.read(plan, results)
+    folder.mkdir(parents=True, exist_ok=True)
     notes = folder / NOTES
-    text = document(book, notes.read_text(encoding="utf-8") if notes.is_file() else "")
-    figures = folder / FIGURES / plan.name
-    figures.mkdir(parents=True, exist_ok=True)
-    for old in figures.glob("*.svg"):
-        if old.name not in book.figures:
-            old.unlink()
-    for name, content in book.figures.items():
-        write_file(figures / name, content.encode())
+    drawn = Figures("theory")
+    text = document(books, drawn, notes.read_text(encoding="utf-8") if notes.is_file() else "")
+    for figures in (*(book.figures for book in books), drawn):
+        figures.write(folder)
     write_file(folder / DOCUMENT, text.encode())
     return folder / DOCUMENT
 
 
-def document(book: Book, notes: str) -> str:
-    """The document; its figures are in the book then."""
-    sections = [section(book) for section in _SECTIONS]
+def document(books: Sequence[Book], figures: Figures, notes: str) -> str:
+    """The document; the figures of its chapters are in the books then.
+
+    Args:
+        books: a chapter each.
+        figures: of the chapter that needs no results.
+        notes: written by hand.
+    """
+    needs_none = join("# What needs no training", *(section(figures) for section in _THEORY))
     whole = join(
-        f"# Results: {book.plan.title}",
-        "Made by `make results` from the files in "
-        f"`results/{book.plan.name}`; not to be edited. "
+        "# Results",
+        "Made by `make results` from the files in `results`; not to be edited. "
         "`dsf reproduce --list` shows the runs, `dsf reproduce RUN` does one.",
         _MEASURES.replace("\n", " "),
-        provenance.standing(book),
-        verdicts.verdicts(book),
+        provenance.overview(books),
         notes.strip(),
-        *sections,
+        *(_lowered(chapter(book)) for book in books),
+        _lowered(needs_none),
     )
     return f"{whole}\n"
+
+
+def chapter(book: Book) -> str:
+    """All about a plan, as if it were a document of its own."""
+    return join(
+        f"# {book.plan.title}",
+        provenance.standing(book),
+        verdicts.verdicts(book),
+        *(section(book) for section in _SECTIONS),
+    )
+
+
+def _lowered(text: str) -> str:
+    """Headings a level lower."""
+    return re.sub(r"(?m)^#", "##", text)

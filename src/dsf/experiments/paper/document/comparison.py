@@ -1,5 +1,6 @@
 """The paper's main table beside our numbers, and two methods over several seeds."""
 
+from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -8,45 +9,70 @@ from dsf.experiments.paper.document.markdown import NOT_RUN, NOTHING, fixed, joi
 from dsf.experiments.paper.document.statistics import Interval, paired_interval
 from dsf.experiments.paper.outcome import Outcome
 
+# What others may have published of a measure.
+_PUBLISHED = {"kNN": "knn", "kNN, backbone": "knn_backbone", "linear": "linear", "mCE": "mce"}
+_ALL = ("kNN", "kNN, backbone", "linear", "linear, fast", "mCE")
 _SEED_MEASURES = ("kNN", "kNN, backbone", "linear", "linear, fast", "mCE")
 
 
 def table1(book: Book) -> str | None:
     """Table 1: the methods at equal resources."""
-    if not book.group("table1"):
+    return _methods(book, "table1", "Table 1: equal resources")
+
+
+def large(book: Book) -> str | None:
+    """Some of the methods on larger images."""
+    return _methods(book, "large", "Larger images")
+
+
+def _methods(book: Book, group: str, title: str) -> str | None:
+    """A row a method; beside each measure that somebody published, that and the difference."""
+    if not book.group(group):
         return None
-    names = [name for found in book.by_method(book.group("table1")).values() for name in found]
+    names = [name for found in book.by_method(book.group(group)).values() for name in found]
+    published = [book.plan.every[name].published for name in names]
+    beside = [
+        measure
+        for measure, field in _PUBLISHED.items()
+        if any(getattr(item, field) is not None for item in published)
+    ]
+    alone = [measure for measure in _ALL if measure not in beside]
+    whose = "published" if any(item.by for item in published) else "paper"
     header = ["method", "epochs"]
-    for measure in ("kNN", "linear", "mCE"):
-        header += [f"{measure}: paper", "ours", "difference"]
-    rows = [_row(book, name) for name in names]
+    for measure in beside:
+        header += [f"{measure}: {whose}", "ours", "difference"]
+    rows = [_row(book, name, beside, alone) for name in names]
     return join(
-        "## Table 1: equal resources",
+        book.heading(group, title),
         book.partial(names),
-        table([*header, "kNN, backbone", "linear, fast", *COST], rows),
-        "The paper's MoCo has 800 epochs, fewer views than its rivals; ours has as many as they.",
+        table([*header, *alone, *COST], rows),
+        book.plan.remarks.get(group),
     )
 
 
-def _row(book: Book, name: str) -> list[str]:
+def _row(book: Book, name: str, beside: Sequence[str], alone: Sequence[str]) -> list[str]:
     published, outcome = book.plan.every[name].published, book.get(name)
     epochs = book.epochs(name)
     if published.epochs is not None and str(published.epochs) != epochs:
         epochs = f"{epochs} (paper {published.epochs})"
     start = [book.plan.label(name), epochs]
-    theirs = (published.knn, published.linear, published.mce)
+    theirs = [getattr(published, _PUBLISHED[measure]) for measure in beside]
     if outcome is None:
         cells = [cell for value in theirs for cell in (fixed(value), NOTHING, NOTHING)]
-        cells[1] = book.cells(name)[0]
-        return [*start, *cells, *[NOTHING] * (2 + len(COST))]
-    ours = (outcome.knn, outcome.linear_paper, outcome.mce)
-    cells = [
-        cell
-        for their, our in zip(theirs, ours, strict=True)
-        for cell in (fixed(their), fixed(our), NOTHING if their is None else signed(our - their))
+        cells += [NOTHING] * (len(alone) + len(COST))
+        cells[1 if beside else 0] = book.cells(name)[0]
+        return [*start, *cells]
+    cells = []
+    for measure, their in zip(beside, theirs, strict=True):
+        our = MEASURES[measure](outcome)
+        apart = NOTHING if their is None else signed(our - their)
+        cells += [fixed(their), fixed(our), apart]
+    return [
+        *start,
+        *cells,
+        *(fixed(MEASURES[measure](outcome)) for measure in alone),
+        *cost(outcome),
     ]
-    rest = [fixed(outcome.knn_backbone), fixed(outcome.linear_fast)]
-    return [*start, *cells, *rest, *cost(outcome)]
 
 
 class Pairs(NamedTuple):

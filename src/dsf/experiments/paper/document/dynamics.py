@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dsf.experiments.page.chart import Point, Series
+from dsf.experiments.page.run import as_float
 from dsf.experiments.paper.document.book import COST, MEASURES, Book
 from dsf.experiments.paper.document.markdown import join, table
 from dsf.experiments.paper.outcome import Outcome
@@ -21,7 +22,7 @@ def convergence(book: Book) -> str | None:
     if not names:
         return None
     charts = [
-        book.figure(
+        book.figures.draw(
             f"time-{short}",
             f"{measure} of completed runs against GPU time",
             _series(book, names, measure),
@@ -30,7 +31,7 @@ def convergence(book: Book) -> str | None:
         )
         for short, measure in (("kNN", "kNN"), ("linear", "linear"))
     ]
-    during = book.figure(
+    during = book.figures.draw(
         "training-kNN",
         "kNN during training against GPU time",
         [
@@ -88,14 +89,14 @@ def margin(book: Book) -> str | None:
     name, outcome = found
     kappa = "\N{GREEK SMALL LETTER KAPPA}"
     charts = [
-        book.figure(
+        book.figures.draw(
             "margin",
             "Similarity margin over training",
             [Series("margin", outcome.curve("margin"))],
             "epoch",
             "positive \N{MINUS SIGN} negative similarity",
         ),
-        book.figure(
+        book.figures.draw(
             "kappa-training",
             "Concentration over training",
             [Series(part, outcome.curve(f"kappa_{part}")) for part in ("min", "mean", "max")],
@@ -103,12 +104,39 @@ def margin(book: Book) -> str | None:
             kappa,
         ),
     ]
+    elsewhere = "(The paper shows the margin of MoCo v3 on ImageNet-100.)"
     return join(
         "## Margin and concentration over training",
         f"Of `{name}`: s\N{SUPERSCRIPT PLUS SIGN} \N{MINUS SIGN} s\N{SUPERSCRIPT MINUS}, the mean "
-        f"over batches, and {kappa} before it is divided by p. (The paper shows the margin of MoCo "
-        "v3 on ImageNet-100.)",
+        f"over batches, and {kappa} before it is divided by p. "
+        f"{book.plan.remarks.get('margin', elsewhere)}",
         " ".join(filter(None, charts)),
+        _margins(book),
+    )
+
+
+def _margins(book: Book) -> str | None:
+    """The margins of all methods, where there are several to compare."""
+    series = []
+    for label, names in reversed(book.by_method(book.group("table1")).items()):
+        for _, outcome in book.done(names):
+            tau = as_float(outcome.setting("loss.temperature"))
+            # Over the share of the training, since a method of two views has more epochs.
+            last = max((x for x, _ in outcome.curve("margin")), default=1.0)
+            points = [(100 * x / last, y / tau) for x, y in outcome.curve("margin")]
+            series.append(Series(label, points))
+    if len(series) < 2:
+        return None
+    chart = book.figures.draw(
+        "margins",
+        "Margin of all methods over training",
+        series,
+        "share of the training, %",
+        "margin / temperature",
+    )
+    return chart and join(
+        "The margin of each method divided by its temperature, which is what the softmax sees:",
+        chart,
     )
 
 
@@ -130,7 +158,7 @@ def divergence_terms(book: Book) -> str | None:
             for x, y in term.points:
                 total[x] = total.get(x, 0.0) + y
         charts.append(
-            book.figure(
+            book.figures.draw(
                 f"kl-{kind}",
                 f"The three terms of KL and their sum, {kind} pairs",
                 [*terms, Series("sum", list(total.items()))],

@@ -1,31 +1,43 @@
 """Where the numbers come from: what has run, what was chosen, and by which commands."""
 
+import math
+from collections.abc import Iterable, Sequence
+
 from dsf.experiments.paper.configuration import RULE
 from dsf.experiments.paper.document.book import Book
 from dsf.experiments.paper.document.markdown import NOT_RUN, fixed, join, table
 from dsf.experiments.paper.outcome import Outcome
-from dsf.experiments.paper.plan import TUNING
 
 
 def standing(book: Book) -> str:
     """How much of the plan is done."""
-    groups = {TUNING: [name for name, run in book.plan.every.items() if run.candidate]}
-    groups = {name: members for name, members in groups.items() if members}
-    groups |= {name: list(members) for name, members in book.plan.groups.items()}
     rows = []
-    for group, names in groups.items():
+    for group, names in book.plan.parts.items():
         there = [book.outcomes[name] for name in names if name in book.outcomes]
-        spent = sum(outcome.seconds for outcome in there if outcome.seconds == outcome.seconds)
-        rows.append([group, f"{len(there)} of {len(names)}", fixed(spent / 60, 1)])
-    total = [outcome.seconds for outcome in book.outcomes.values()]
-    spent = sum(seconds for seconds in total if seconds == seconds)
-    done = f"{len(book.outcomes)} of {len(book.plan.every)} runs are done"
+        rows.append([group, f"{len(there)} of {len(names)}", fixed(_minutes(there), 1)])
     return join(
         "## What has run",
-        f"{done}, with {fixed(spent / 60, 1)} minutes of training; a run may belong to several "
-        "groups.",
+        f"{_done(book)} runs are done, with {fixed(_minutes(book.outcomes.values()), 1)} minutes "
+        "of training or fine-tuning; a run may belong to several groups.",
         table(("group", "done", "GPU minutes"), rows),
     )
+
+
+def overview(books: Sequence[Book]) -> str:
+    """How much of each plan is done."""
+    rows = [
+        [book.plan.title, _done(book), fixed(_minutes(book.outcomes.values()), 1)] for book in books
+    ]
+    return table(("chapter", "runs done", "GPU minutes"), rows)
+
+
+def _done(book: Book) -> str:
+    return f"{len(book.outcomes)} of {len(book.plan.every)}"
+
+
+def _minutes(outcomes: Iterable[Outcome]) -> float:
+    spent = (outcome.spent for outcome in outcomes)
+    return sum(seconds for seconds in spent if math.isfinite(seconds)) / 60
 
 
 def tuning(book: Book) -> str | None:
@@ -83,6 +95,7 @@ def sources(book: Book) -> str:
         return join("## Sources", "**Not run yet.**")
     return join(
         "## Sources",
-        f"The files are `results/{book.plan.name}/RUN.json`; `dsf reproduce RUN` makes one anew.",
+        f"The files are `results/{book.plan.name}/RUN.json`; "
+        f"`dsf reproduce {book.plan.address('RUN')}` makes one that is missing.",
         table(("run", "commit", "device", "torch", "training"), rows, words=5),
     )

@@ -129,7 +129,7 @@ def _views(book: Book, group: str, title: str) -> str | None:
     if not names:
         return None
     charts = [
-        book.figure(
+        book.figures.draw(
             f"{group}-{short}",
             f"{measure} over the number of views, {title}",
             view_series(book, names, measure),

@@ -5,7 +5,7 @@ import math
 import torch
 
 from dsf.experiments.page.chart import Series
-from dsf.experiments.paper.document.book import Book
+from dsf.experiments.paper.document.figures import Figures
 from dsf.experiments.paper.document.markdown import fixed, join, table
 from dsf.vmf import bessel_ratio, inverse_bessel_ratio, kl_divergence
 from dsf.vmf.special import banerjee
@@ -28,11 +28,11 @@ _KAPPA, _LAMBDA, _TAU = (
 )
 
 
-def kappa(book: Book) -> str:
+def kappa(figures: Figures) -> str:
     """Kappa over the resultant, as estimated and as stabilised."""
     r = torch.arange(100, dtype=torch.float64) / 100
     charts = [
-        book.figure(
+        figures.draw(
             "kappa",
             f"{_KAPPA} as it is estimated",
             [_kappa_line(f"p={p}", r, 1.0, p, 1000) for p in _DIMENSIONS],
@@ -40,7 +40,7 @@ def kappa(book: Book) -> str:
             f"{_KAPPA}, thousands",
             whole=False,
         ),
-        book.figure(
+        figures.draw(
             "kappa-stabilised",
             f"{_KAPPA} / p of the shrunken resultant",
             [_kappa_line(f"p={p}", r, _SHRINK, p, p) for p in _DIMENSIONS],
@@ -104,7 +104,7 @@ def infonce_at_best(tau: float, negatives: int) -> float:
     return math.log1p(negatives * math.exp(-2 / tau))
 
 
-def infonce(book: Book) -> str:
+def infonce(figures: Figures) -> str:
     """The paper's table of InfoNCE, recomputed."""
     rows, differ = [], 0
     for tau in _TEMPERATURES:
@@ -128,7 +128,7 @@ def infonce(book: Book) -> str:
     )
 
 
-def theorem(book: Book) -> str:
+def theorem(figures: Figures) -> str:
     """Theorem 1 and the Proposition, with numbers."""
     p = 128
     rows = []

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from dsf.experiments.paper.document import transfer
 from dsf.experiments.paper.document.book import MEASURES, Book
 from dsf.experiments.paper.document.comparison import seed_pairs
 from dsf.experiments.paper.document.dynamics import longest
@@ -75,9 +76,10 @@ def _best_of_table(book: Book) -> Iterator[Verdict]:
     if not own or not rivals:
         return
     outcome, others = book.get(own[0]), book.done(rivals)
+    which = f"of {len(names)} methods" if "table1" in book.plan.titles else "of Table 1"
     for measure in _MEASURES:
         lower = measure in _LOWER
-        claim = f"DSF is the best of Table 1 in {measure}"
+        claim = f"DSF is the best {which} in {measure}"
         if outcome is None or len(others) < len(rivals):
             done = len(others) + (outcome is not None)
             yield Verdict(claim, f"{done} of {len(names)} runs", "not run")
@@ -215,6 +217,29 @@ def _head(book: Book) -> Iterator[Verdict]:
         yield Verdict(claim, text, "did not hold" if lost else "held")
 
 
+def _transfer(book: Book) -> Iterator[Verdict]:
+    for name, asked in book.plan.transfers.items():
+        found = transfer.rows(book, name)
+        own = [row for row in found if book.plan.every[row.names[0]].method == "dsf"]
+        rivals = [row for row in found if row not in own]
+        if not own or not rivals:
+            continue
+        published = any(value is not None for value in own[0].theirs)
+        for place, data in enumerate(asked.data_names):
+            if published and own[0].theirs[place] is None:
+                continue  # of this one the paper says nothing
+            claim = f"DSF transfers best to {data}"
+            ours, theirs = own[0].ours[place], {row.label: row.ours[place] for row in rivals}
+            done = sum(map(math.isfinite, (ours, *theirs.values())))
+            outcome = book.get(own[0].names[place])
+            if outcome is None or done < len(found):
+                yield Verdict(claim, f"{done} of {len(found)} encoders", "not run")
+                continue
+            best = max(theirs, key=lambda label: theirs[label])
+            text = f"{fixed(ours)}; best rival {best} with {fixed(theirs[best])}"
+            yield Verdict(claim, text, compared(ours, theirs[best], outcome.test_images))
+
+
 def _margin(book: Book) -> Iterator[Verdict]:
     if "dsf" not in book.plan.methods:
         return
@@ -242,5 +267,6 @@ _RULES = (
     _temperature,
     _views,
     _half_the_epochs,
+    _transfer,
     _margin,
 )

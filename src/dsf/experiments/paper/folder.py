@@ -1,0 +1,37 @@
+"""What the folder of a run tells of its training, without loading it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from dsf.data.files import read_json
+from dsf.experiments.recipe import load_recipe
+from dsf.experiments.run import CHECKPOINTS, CONFIG
+from dsf.training.checkpoints import Checkpoints
+
+
+class Progress(NamedTuple):
+    """How far the newest checkpoint is."""
+
+    epoch: float
+    epochs: int
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is that of the end."""
+        return self.epoch >= self.epochs
+
+
+def progress(folder: Path) -> Progress | None:
+    """How far a training is; None without a checkpoint."""
+    paths = Checkpoints(folder / CHECKPOINTS).paths()
+    if not paths:
+        return None
+    state = read_json(paths[-1] / "state.json")
+    epoch = state["epoch"] + state["batch"] / state["steps_per_epoch"]
+    return Progress(epoch, load_recipe(str(folder / CONFIG)).epochs)
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether a folder holds an encoder that was trained to the end."""
+    found = progress(folder)
+    return found is not None and found.trained
