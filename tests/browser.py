@@ -10,6 +10,7 @@ import pytest
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _SECONDS = 120
+_NARROWEST = 500  # pixels of a window
 # Blink's numbers of prefers-color-scheme.
 _SCHEMES = {"dark": 0, "light": 1}
 
@@ -23,6 +24,8 @@ class Browser:
     def screenshot(self, page: Path, width=1100, height=2000, scheme="light") -> Path:
         """A picture of the page."""
         picture = self.folder / f"{page.stem}-{width}-{scheme}.png"
+        if width < _NARROWEST:
+            page = self._framed(page, width, height)
         self._run(
             page,
             f"--screenshot={picture}",
@@ -39,6 +42,16 @@ class Browser:
         """What the page wrote to the console; errors appear there too."""
         messages = re.findall(r"CONSOLE[:(]\d+\)?\] (.*)", self._run(page, "--dump-dom").stderr)
         return [message.strip() for message in messages]
+
+    def _framed(self, page: Path, width: int, height: int) -> Path:
+        """A page that shows another as narrow as a phone does, which no window is."""
+        frame = self.folder / f"{page.stem}-{width}.html"
+        address = page.absolute().as_uri()
+        frame.write_text(
+            "<!doctype html><title>phone</title><style>* { margin: 0; border: 0 }</style>"
+            f'<iframe src="{address}" width={width} height={height}></iframe>'
+        )
+        return frame
 
     def _run(self, page: Path, *options: str) -> subprocess.CompletedProcess[str]:
         command = [

@@ -10,12 +10,25 @@ from torch import Tensor
 
 from dsf.experiments.page.markup import Markup, tag
 
+_LARGEST = 200_000  # bytes of a picture that may be kept without loss
+_WIDEST = 1200  # pixels, more than a page shows
+
+
+def encoded(picture: Image.Image, format: str, **options: object) -> bytes:
+    """The bytes of a picture's file."""
+    file = io.BytesIO()
+    picture.save(file, format, **options)
+    return file.getvalue()
+
 
 def data_uri(picture: Image.Image) -> str:
-    """The picture, without loss, as an address that holds it."""
-    file = io.BytesIO()
-    picture.save(file, "WEBP", lossless=True, method=6, exact=True)
-    return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+    """The picture as an address that holds it: without loss, unless that is large."""
+    content = encoded(picture, "WEBP", lossless=True, method=6, exact=True)
+    if len(content) > _LARGEST:
+        small = picture.copy()
+        small.thumbnail((_WIDEST, 10 * _WIDEST))
+        content = encoded(small, "WEBP", quality=82, method=6)
+    return f"data:image/webp;base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def image(picture: Image.Image, alternative: str, **attributes: object) -> Markup:
