@@ -16,7 +16,7 @@ from dsf.experiments import build
 from dsf.experiments.page import Gallery, Pictures, Seen, Sheet, look
 from dsf.experiments.page.features import first_of_each_class
 from dsf.experiments.settings import Settings
-from dsf.experiments.subjects import load_run, method_subject, run_settings, settings_task
+from dsf.experiments.subjects import load_run, make_task, method_subject, run_settings
 from dsf.training.numerics import Precision, numerics
 
 ROWS, VIEWS = 6, 8  # of a sheet of views
@@ -125,8 +125,9 @@ def make_gallery(data: str, encoders: Sequence[tuple[str, Subject]]) -> Gallery:
 def _encoders(label: str, folder: Path, settings: Settings, alone: bool) -> list[_Encoder]:
     device = torch.device(settings.device)
     _, trained, _ = load_run(folder, settings.device)
-    task = _limited(settings_task(settings, device))
-    name = settings.data.name
+    name, data = settings.data.name, settings.data
+    # Streamed: of many runs' data sets all would lie in memory at once, for a few images each.
+    task = _limited(make_task(name, data.size, data.limit, device, resident=False))
     after = method_subject(settings, trained, task, device)
     if not alone:
         return [_Encoder(label, name, after)]

@@ -159,15 +159,15 @@ def _side_by_side(found: Mapping[str, Sequence[Accuracy]]) -> Markup:
             by_name.setdefault(row.name, {})[label] = row
     rows_shown = []
     for name, of_name in by_name.items():
-        values = [entry.after for entry in of_name.values() if math.isfinite(entry.after)]
-        best = None
-        if len(values) > 1:
-            lower = next(iter(of_name.values())).lower
-            best = min(values) if lower else max(values)
-        cells = [_cell(of_name.get(label), best) for label in found]
-        head = join((name, _shared_summary(list(of_name.values()))))
-        rows_shown.append((head, *cells))
-    caption = "Accuracy on the test images; the best of a row is bold"
+        entries = list(of_name.values())
+        values = [entry.after for entry in entries if math.isfinite(entry.after)]
+        alike, best = _alike(entries), None
+        if alike and len(values) > 1:
+            best = min(values) if entries[0].lower else max(values)
+        differ = None if alike else tag("em", "Measured in different ways: see the protocols.")
+        head = join((name, tag("small", _summary(entries[0].protocol)), differ))
+        rows_shown.append((head, *(_cell(of_name.get(label), best) for label in found)))
+    caption = "Accuracy on the test images; the best of those that were measured alike is bold"
     whole = table(caption, ("", *found), rows_shown, numbers=range(1, len(found) + 1))
     return tag("div", whole, class_="many")
 
@@ -197,16 +197,13 @@ def _summary(protocol: Mapping[str, Any]) -> object:
     return protocol.get("method", whole)
 
 
-def _shared_summary(rows: Sequence[Accuracy]) -> Markup:
-    """The same, and whether the runs were measured in the same way."""
+def _alike(rows: Sequence[Accuracy]) -> bool:
+    """Whether runs were measured in the same way, on the same data."""
     own = [
         {key: value for key, value in row.protocol.items() if key not in _OF_THE_RUN}
         for row in rows
     ]
-    differ = None
-    if any(protocol != own[0] for protocol in own):
-        differ = tag("em", "Measured in different ways: see the protocols.")
-    return join((tag("small", _summary(rows[0].protocol)), differ))
+    return all(protocol == own[0] for protocol in own)
 
 
 def _protocols(found: Mapping[str, Sequence[Accuracy]]) -> Markup | None:

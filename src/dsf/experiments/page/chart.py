@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from dsf.experiments.page.numbers import number
@@ -52,7 +53,7 @@ def line_chart(
 ) -> Chart:
     """Lines over a common axis; each has a colour, a dash and a mark of its own.
 
-    All values at an x show where the pointer is nearest to it.
+    All values at an x show where the pointer is near it.
 
     Args:
         name: of the chart, unlike the others' on a page.
@@ -177,28 +178,33 @@ def _band(band: Band, x: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, A
 
 
 def _hover(series: Sequence[Series], x: Mapping[str, Any], x_label: str) -> dict[str, Any]:
-    """A rule at the x nearest to the pointer, which shows all values there."""
+    """Strips from half way to half way around each x, which show all values there."""
     tips: dict[float, dict[str, str]] = {}
     for line in series:
         for at, value in thinned(line.finite, _DRAWN):
-            tip = tips.setdefault(at, {x_label: number(at, 4)})
+            tip = tips.setdefault(at, {x_label: f"{at:.4g}"})
             tip[line.name] = number(value, 4)
-    rows = [{"x": _rounded(at), "tip": tip} for at, tip in sorted(tips.items())]
-    nearest = {
-        "type": "point",
-        "fields": ["x"],
-        "nearest": True,
-        "on": "pointermove",
-        "clear": "pointerout",
-    }
+    places = sorted(tips)
+    ends = [
+        places[0] if len(places) > 1 else places[0] - 0.5,
+        *((a + b) / 2 for a, b in pairwise(places)),
+        places[-1] if len(places) > 1 else places[0] + 0.5,
+    ]
+    rows = [
+        {"x": _rounded(max(left, 0.0)), "end": _rounded(right), "tip": tips[at]}
+        for at, (left, right) in zip(places, pairwise(ends), strict=True)
+    ]
+    pointed = {"type": "point", "on": "pointerover", "clear": "pointerout"}
+    shown = {"condition": {"param": "pointed", "empty": False, "value": 0.12}, "value": 0}
     return {
         "name": HOVER,
         "data": {"values": rows},
-        "params": [{"name": "pointed", "select": nearest}],
-        "mark": {"type": "rule", "color": "var(--quiet)", "aria": False},
+        "params": [{"name": "pointed", "select": pointed}],
+        "mark": {"type": "rect", "color": "var(--quiet)", "aria": False},
         "encoding": {
             "x": x,
-            "opacity": {"condition": {"param": "pointed", "empty": False, "value": 1}, "value": 0},
+            "x2": {"field": "end"},
+            "opacity": shown,
             "tooltip": {"field": "tip"},
         },
     }

@@ -78,8 +78,8 @@ def confusion_section(runs: Runs, figures: Figures, classes: Mapping[str, Sequen
         chart = matrix_chart(name, title, counts, _distinct(names))
         parts.append(figure(figures.draw(chart), chart.description, heading=title))
     text = (
-        "Rows are the true classes, columns what test images were named; darker is a larger share "
-        "of the row. The diagonal is right."
+        "Rows are the true classes, columns what test images were named; the stronger the colour, "
+        "the larger the share of the row. The diagonal is right."
     )
     content = [tag("p", text), tag("div", *parts, class_="grid")] if parts else []
     return section("confusion", heading, *content, *without)
