@@ -16,7 +16,13 @@ from dsf.experiments import build
 from dsf.experiments.page import Gallery, Pictures, Seen, Sheet, look
 from dsf.experiments.page.features import first_of_each_class
 from dsf.experiments.settings import Settings
-from dsf.experiments.subjects import load_run, make_task, method_subject, run_settings
+from dsf.experiments.subjects import (
+    choose_device,
+    load_run,
+    make_task,
+    method_subject,
+    run_settings,
+)
 from dsf.training.numerics import Precision, numerics
 
 ROWS, VIEWS = 6, 8  # of a sheet of views
@@ -49,6 +55,7 @@ def look_at_runs(
         device: cpu, cuda or auto.
         say: told what happens next.
     """
+    device = choose_device(device)
     sheets: dict[tuple[str, str], Sheet] = {}
     classes: dict[str, tuple[str, ...]] = {}
     no_views: dict[str, str] = {}

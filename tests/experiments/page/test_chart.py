@@ -93,6 +93,16 @@ def test_series_differ_by_more_than_colour():
     assert [tuple(dash) for dash in scale["range"]] == dashes
 
 
+def test_a_run_keeps_its_colour_where_another_has_no_values():
+    first, second = Series("one", [(0, math.nan)]), Series("two", [(0, 1.0), (1, 2.0)])
+    encoding = layers(chart(first, second).spec, "line")[0]["encoding"]
+    assert encoding["color"]["scale"] == {"domain": ["two"], "range": [COLOURS[1]]}
+    assert encoding["color"]["legend"] is not None
+    values = {"one": {}, "two": {"snow": 1.0}}
+    colour = bar_chart("b", "Title", "Description", values, "error").spec["encoding"]["color"]
+    assert colour["scale"] == {"domain": ["two"], "range": [COLOURS[1]]}
+
+
 def test_a_single_point_among_long_lines_is_seen():
     long = Series("long", [(x, 1.0) for x in range(100)])
     (marks,) = layers(chart(long, Series("short", [(1, 2.0)])).spec, "point")

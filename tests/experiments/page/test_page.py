@@ -339,6 +339,8 @@ def test_warnings_of_the_run_are_repeated(tmp_path):
 def test_an_empty_folder(tmp_path):
     tree = read(page(tmp_path))
     assert len(notes(tree)) >= 8
+    missing = ("config.yaml", "metrics.jsonl", "results.json", "environment.json")
+    assert notes(tree)[0] == " ".join(f"{name} is missing." for name in missing)
     assert not charts(tree)
 
 

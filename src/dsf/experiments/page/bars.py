@@ -24,7 +24,8 @@ def bar_chart(
         name: of the chart.
         title: what it shows.
         description: what a screen reader says of it.
-        values: by run, then by group; groups may lack in some runs.
+        values: by run, then by group; some groups may be missing, or all of a run's, which
+            keeps its colour from the others.
         label: of the axis.
         unit: after a value that is pointed at.
     """
@@ -43,14 +44,15 @@ def bar_chart(
     ]
     if not rows:
         raise ValueError(f"values: the chart {title!r} has no finite value to draw")
-    colours = [COLOURS[n % len(COLOURS)] for n in range(len(runs))]
-    legend = legend_of(runs) if len(runs) > 1 else None
+    colours = {run: COLOURS[n % len(COLOURS)] for n, run in enumerate(runs)}
+    drawn = [run for run in runs if any(row["run"] == run for row in rows)]
+    legend = legend_of(drawn) if len(runs) > 1 else None
     spec = {
         "data": {"values": rows},
         "mark": {"type": "bar", "tooltip": True},
         "encoding": {
             "y": {"field": "group", "type": "nominal", "sort": groups, "title": None},
-            "yOffset": {"field": "run", "type": "nominal", "sort": runs},
+            "yOffset": {"field": "run", "type": "nominal", "sort": drawn},
             "x": {
                 "field": "value",
                 "type": "quantitative",
@@ -60,13 +62,13 @@ def bar_chart(
             "color": {
                 "field": "run",
                 "type": "nominal",
-                "scale": {"domain": runs, "range": colours},
+                "scale": {"domain": drawn, "range": [colours[run] for run in drawn]},
                 "legend": legend,
             },
             "tooltip": {"field": "tip"},
         },
     }
-    return Chart(name, title, description, spec, height=len(groups) * _height(runs))
+    return Chart(name, title, description, spec, height=len(groups) * _height(drawn))
 
 
 def _height(runs: Sequence[str]) -> int:

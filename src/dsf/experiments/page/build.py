@@ -58,8 +58,8 @@ def make_page(title: str, lead: str, runs: Runs, pictures: Pictures | None = Non
 def _parts(runs: Runs, pictures: Pictures | None, figures: Figures) -> Iterator[Markup]:
     several = len(runs) > 1
     for label, run in runs.items():
-        for problem in run.problems:
-            yield note(f"{whose(runs, label)}{problem}")
+        if run.problems:
+            yield note(f"{whose(runs, label)}{' '.join(run.problems)}")
     if several:
         yield _overview(runs)
         yield settings_section(runs)

@@ -59,7 +59,8 @@ def line_chart(
         name: of the chart, unlike the others' on a page.
         title: what it shows.
         description: what a screen reader says of it.
-        series: lines, of which at least one has a point that can be drawn.
+        series: lines, of which at least one has a point that can be drawn; one that has none
+            keeps its colour from the others.
         x_label: below the x axis, which begins at 0.
         y_label: above the y axis.
         whole: ticks of the x axis are whole numbers.
@@ -72,8 +73,7 @@ def line_chart(
     # Marks on some lines only would be read as a difference; a single point needs one to be seen.
     marks = all(len(line.finite) <= _MARKED for line in plain)
     marked = [line for line in plain if marks or len(line.finite) == 1]
-    names = [line.name for line in sorted(drawn, key=lambda line: line.faint)]
-    style = _Style(names, len(plain), marks)
+    style = _Style(series, marks)
     x = {
         "field": "x",
         "type": "quantitative",
@@ -92,14 +92,27 @@ def line_chart(
 
 
 class _Style:
-    """How the lines of a chart differ, and what its legend says: by marks, or else by dashes."""
+    """How the lines of a chart differ, and what its legend says: by marks, or else by dashes.
 
-    def __init__(self, names: Sequence[str], plain: int, marks: bool) -> None:
-        self._names, self._plain, self.marks = list(names), plain, marks
+    Lines are counted with those that cannot be drawn, so that a run looks the same in every chart.
+    """
+
+    def __init__(self, series: Sequence[Series], marks: bool) -> None:
+        plain = [line for line in series if not line.faint]
+        drawn = [line for line in plain if line.finite]
+        faint = [line for line in series if line.faint and line.finite]
+        self._names = [line.name for line in (*drawn, *faint)]
+        self._places = [plain.index(line) for line in drawn] + [None] * len(faint)
+        self._legend = len(plain) + len(faint) > 1
+        self.marks = marks
 
     def colours(self) -> dict[str, Any]:
         """The colours of the lines, for an encoding."""
-        return self._encoding([self._colour(n) for n in range(len(self._names))])
+        colours = [
+            "var(--faint)" if place is None else COLOURS[place % len(COLOURS)]
+            for place in self._places
+        ]
+        return self._encoding(colours)
 
     def dashes(self) -> dict[str, Any]:
         """Their dashes, for an encoding."""
@@ -107,16 +120,15 @@ class _Style:
 
     def shapes(self) -> dict[str, Any]:
         """Their marks, for an encoding."""
-        shapes = [SHAPES[n % len(SHAPES)] for n in range(self._plain)]
-        return self._encoding([*shapes, *["stroke"] * (len(self._names) - self._plain)])
+        shapes = [
+            "stroke" if place is None else SHAPES[place % len(SHAPES)] for place in self._places
+        ]
+        return self._encoding(shapes)
 
     def dash(self, name: str) -> list[int]:
         """The dash of a line; where colours come round again it is another."""
-        n = self._names.index(name)
-        return DASHES[(n + n // len(COLOURS)) % len(DASHES)] if n < self._plain else DASHES[0]
-
-    def _colour(self, n: int) -> str:
-        return COLOURS[n % len(COLOURS)] if n < self._plain else "var(--faint)"
+        place = self._places[self._names.index(name)] or 0
+        return DASHES[(place + place // len(COLOURS)) % len(DASHES)]
 
     def _encoding(self, values: Sequence[object]) -> dict[str, Any]:
         sample = {} if self.marks else {"symbolType": "stroke", "symbolSize": 400}
@@ -124,7 +136,7 @@ class _Style:
             "field": "series",
             "type": "nominal",
             "scale": {"domain": self._names, "range": list(values)},
-            "legend": legend_of(self._names) | sample if len(self._names) > 1 else None,
+            "legend": legend_of(self._names) | sample if self._legend else None,
         }
 
 

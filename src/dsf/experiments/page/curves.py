@@ -157,7 +157,7 @@ def _chart(curve: Curve, series: Sequence[Series], figures: Figures, band: Band 
         curve.metric.replace("_", "-").lower(),
         curve.heading,
         f"First and last values: {'; '.join(map(' '.join, ends.items()))}.{gaps}",
-        there,
+        series,
         "epoch",
         curve.axis,
         band=band,

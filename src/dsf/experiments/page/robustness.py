@@ -32,20 +32,22 @@ def corruption_section(runs: Runs, figures: Figures) -> Markup:
     """Errors by kind of corruption."""
     heading = "Corrupted images"
     values: dict[str, dict[str, float]] = {}
+    measured = []
     for label, run in runs.items():
         details = as_mapping(_corruption(run).get("details"))
         by_type = as_mapping(details.get("by_type"))
         found = {name.replace("_", " "): 100 * as_float(v) for name, v in by_type.items()}
+        values[label] = found
         if any(map(math.isfinite, found.values())):
-            values[label] = found
+            measured.append(label)
     command = "dsf eval RUN corruption"
-    if not values:
+    if not measured:
         missing = f"results.json holds no errors on corrupted images: {command} measures them."
         return section("corruption", heading, note(missing))
     means = "; ".join(
         f"{whose(runs, label)}mean error {percent(as_float(_corruption(runs[label]).get('mce')))}, "
         f"without corruption {percent(as_float(_corruption(runs[label]).get('clean_error')))}"
-        for label in values
+        for label in measured
     )
     chart = bar_chart("corruption", heading, f"{means}.", values, "error, per cent", " %")
     text = (
@@ -53,7 +55,7 @@ def corruption_section(runs: Runs, figures: Figures) -> Markup:
         "are corrupted; the mean over severities. Lower is better."
     )
     without = (
-        note(f"{label}: not measured; {command} would.") for label in runs if label not in values
+        note(f"{label}: not measured; {command} would.") for label in runs if label not in measured
     )
     picture = figure(figures.draw(chart), f"{means[:1].upper()}{means[1:]}.")
     return section("corruption", heading, tag("p", text), picture, *without)
