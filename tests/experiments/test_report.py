@@ -160,7 +160,44 @@ def test_corruptions_and_confusion_of_those_that_have_them(real):
     cells = specs["confusion-demo"]["data"]["values"]
     assert sum(cell["count"] for cell in cells) == sum(map(sum, counts)) == 1000
     assert [c["count"] for c in cells if c["true"] == "truck"] == [n for n in counts[9] if n]
-    assert len(specs["kappa-severity"]["layer"][-1]["data"]["values"]) == 6
+
+
+def test_geometry(real, tmp_path):
+    geometry = results("cifar10-dsf-60")["geometry"]
+    by_kind = {
+        kind.replace("_", " "): entry["kappa"]
+        for kind, entry in geometry["details"]["severity"].items()
+    }
+    _, tree = real
+    shown = rows(section(tree, "geometry"))
+    assert shown  # a column for the only run that has it
+    assert all(len(cells) == 1 for cells in shown.values())
+    means = np.mean(list(by_kind.values()), axis=0)
+    for tip, mean in zip(tips(charts(tree)["kappa-severity"]), means, strict=True):
+        assert float(tip["cifar10-dsf-60"]) == pytest.approx(mean, rel=1e-3)
+    write_report(REAL[:1], tmp_path / "one.html", pictures=False)
+    tree = read((tmp_path / "one.html").read_text(encoding="utf-8"))
+    for severity, tip in enumerate(tips(charts(tree)["kappa-severity"])):
+        assert tip.pop("severity") == str(severity)
+        assert {kind: float(value) for kind, value in tip.items()} == {
+            kind: pytest.approx(values[severity], rel=1e-3) for kind, values in by_kind.items()
+        }
+    rank = geometry["backbone_effective_rank"]
+    cells = [cell.text for cell in section(tree, "geometry").find("td")]
+    assert f"{rank:.0f}" in cells
+
+
+def test_more_runs_than_colours(tmp_path):
+    """Every run is in every legend, though there is no room to list its first and last values."""
+    folders = [write_run(tmp_path / f"run{number}") for number in range(12)]
+    path = tmp_path / "page.html"
+    write_report(folders, path, pictures=False)
+    tree = read(path.read_text(encoding="utf-8"))
+    colour = charts(tree)["loss"]["layer"][0]["encoding"]["color"]
+    assert colour["scale"]["domain"] == [folder.name for folder in folders]
+    assert not section(tree, "curves").find("span", class_="ends")
+    assert "run11 6.60" in charts(tree)["loss"]["description"]
+    assert not section(tree, "accuracy").find("table")[0].find("strong")  # they are all the same
 
 
 def test_what_is_missing_is_said_where_it_would_be(real):

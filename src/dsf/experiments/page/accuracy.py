@@ -24,6 +24,7 @@ _HEADLINE = {
 }
 # What a protocol says of the encoder it was applied to, and not of itself.
 _OF_THE_RUN = ("encoder", "weights", "checkpoint", "checkpoint_sha256", "seed", "precision")
+_SUMMED_UP = 4  # beside more runs than this there is no room for what a protocol says of itself
 _TEXT = (
     "The share of test images whose class is named rightly from the features of the "
     "frozen encoder, which was trained without labels. kNN lets the nearest training "
@@ -162,10 +163,11 @@ def _side_by_side(found: Mapping[str, Sequence[Accuracy]]) -> Markup:
         entries = list(of_name.values())
         values = [entry.after for entry in entries if math.isfinite(entry.after)]
         alike, best = _alike(entries), None
-        if alike and len(values) > 1:
+        if alike and len(set(values)) > 1:
             best = min(values) if entries[0].lower else max(values)
         differ = None if alike else tag("em", "Measured in different ways: see the protocols.")
-        head = join((name, tag("small", _summary(entries[0].protocol)), differ))
+        summary = tag("small", _summary(entries[0].protocol)) if len(found) <= _SUMMED_UP else None
+        head = join((name, summary, differ))
         rows_shown.append((head, *(_cell(of_name.get(label), best) for label in found)))
     caption = "Accuracy on the test images; the best of those that were measured alike is bold"
     whole = table(caption, ("", *found), rows_shown, numbers=range(1, len(found) + 1))

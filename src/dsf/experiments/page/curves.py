@@ -13,6 +13,7 @@ from dsf.experiments.page.numbers import number
 from dsf.experiments.page.run import Run, Runs, as_float, as_mapping, whose
 
 _KAPPA = "\N{GREEK SMALL LETTER KAPPA}"
+_LISTED = 6  # the ends of more lines than this are read off the chart
 
 
 class Curve(NamedTuple):
@@ -162,10 +163,10 @@ def _chart(curve: Curve, series: Sequence[Series], figures: Figures, band: Band 
         curve.axis,
         band=band,
     )
-    change = (tag("span", tag("strong", text), f" {name}. ") for name, text in ends.items())
+    change = [tag("span", tag("strong", text), f" {name}. ") for name, text in ends.items()]
     return figure(
         figures.draw(chart),
-        tag("span", *change, class_="ends"),
+        tag("span", *change, class_="ends") if len(change) <= _LISTED else None,
         f"{curve.meaning}{range_of}{gaps}{without}",
         heading=curve.heading,
     )

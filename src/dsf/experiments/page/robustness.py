@@ -1,12 +1,13 @@
 """Corrupted images, confused classes, and what kappa tells: from results.json alone."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsf.experiments.page.accuracy import accuracies
 from dsf.experiments.page.bars import bar_chart
-from dsf.experiments.page.chart import Series, line_chart
+from dsf.experiments.page.chart import Point, Series, line_chart
 from dsf.experiments.page.document import figure, note, section
 from dsf.experiments.page.figures import Figures
 from dsf.experiments.page.markup import Markup, tag
@@ -115,15 +116,21 @@ def geometry_section(runs: Runs, figures: Figures) -> Markup | None:
 def _severity(
     runs: Runs, found: Mapping[str, Mapping[str, Any]], figures: Figures
 ) -> Markup | None:
+    """Kappa over severity: a line for each corruption, or for each of several runs their mean."""
+    several = len(runs) > 1
     lines = []
-    for label, entry in found.items():
-        kinds = as_mapping(as_mapping(entry.get("details")).get("severity"))
-        for kind, of_kind in kinds.items():
-            values = as_mapping(of_kind).get("kappa")
-            if isinstance(values, list):
-                name = f"{whose(runs, label)}{kind.replace('_', ' ')}"
-                points = [(float(n), as_float(value)) for n, value in enumerate(values)]
-                lines.append(Series(name, points))
+    for label in runs:
+        details = as_mapping(found.get(label, {}).get("details"))
+        by_kind = {
+            kind.replace("_", " "): [as_float(value) for value in values]
+            for kind, entry in as_mapping(details.get("severity")).items()
+            if isinstance(values := as_mapping(entry).get("kappa"), list)
+        }
+        if several:
+            means = [statistics.fmean(values) for values in zip(*by_kind.values(), strict=False)]
+            lines.append(Series(label, _over_severity(means)))
+        else:
+            lines += [Series(kind, _over_severity(values)) for kind, values in by_kind.items()]
     if not any(line.finite for line in lines):
         return None
     title = f"{_KAPPA} of corrupted images"
@@ -133,6 +140,10 @@ def _severity(
     )
     chart = line_chart("kappa-severity", title, text, lines, "severity", f"mean {_KAPPA}")
     return figure(figures.draw(chart), text, heading=title)
+
+
+def _over_severity(values: Sequence[float]) -> list[Point]:
+    return [(float(severity), value) for severity, value in enumerate(values)]
 
 
 def _corruption(run: Run) -> Mapping[str, Any]:

@@ -43,6 +43,7 @@ _CONFIG: Mapping[str, Any] = {
         "labelColor": "var(--ink)",
         "labelFontSize": 12,
         "symbolStrokeWidth": 2,
+        "symbolLimit": 0,
     },
 }
 
