@@ -9,7 +9,7 @@ from torch import nn
 
 from dsf.evaluation import LabelledImages, Subject, Task
 from dsf.experiments import build, looks
-from dsf.experiments.page.pictures import data_uri
+from dsf.experiments.page.pictures import data_uri, from_tensor, thumbnail
 
 
 class Means(nn.Module):
@@ -84,3 +84,11 @@ def test_pictures_are_kept_without_loss_where_that_is_small(side, exact):
     assert (found.tobytes() == picture.tobytes()) is exact
     assert found.width <= 1200
     assert len(address) < 2e6
+
+
+def test_large_thumbnails_take_little_room():
+    noise = torch.randint(0, 256, (3, 96, 96), dtype=torch.uint8)
+    assert len(thumbnail(noise, "noise")) < 0.6 * len(data_uri(from_tensor(noise)))
+    assert 'class="large"' in thumbnail(noise, "noise")
+    small = noise[:, :32, :32]
+    assert data_uri(from_tensor(small)) in thumbnail(small, "noise")

@@ -12,7 +12,7 @@ from dsf.experiments.page.figures import Figures
 from dsf.experiments.page.maps import feature_map
 from dsf.experiments.page.markup import Markup, tag
 from dsf.experiments.page.numbers import percent
-from dsf.experiments.page.pictures import from_tensor, image, neighbour_strip
+from dsf.experiments.page.pictures import image, neighbour_strip, thumbnail
 from dsf.experiments.page.run import slug
 
 
@@ -187,5 +187,5 @@ def _neighbours(gallery: Gallery, row: int) -> Markup:
         right = [name for name in names if name == truth]
         count = tag("p", f"{part.name}: {len(right)} of {len(names)} right", class_="count")
         cells.append(tag("td", count, neighbour_strip(part.images[row], names, truth)))
-    picture = image(from_tensor(gallery.queries[row]), f"test image, {truth}")
+    picture = thumbnail(gallery.queries[row], f"test image, {truth}")
     return tag("tr", tag("th", picture, tag("span", truth), scope="row"), *cells)
