@@ -33,7 +33,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "--no-pictures",
         dest="pictures",
         action="store_false",
-        help="leave out views and features, which take a minute a run",
+        help="leave out views and features, which take time",
     )
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto (auto)")
     parser.set_defaults(run=_report)
