@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import torch
 
 from dsf.data.files import write_file
-from dsf.data.sheet import view_sheet
-from dsf.evaluation import KNN, Features, LinearFast, Subject
+from dsf.evaluation import KNN, LinearFast, Subject
 from dsf.experiments import build
 from dsf.experiments.evaluations import Evaluator
-from dsf.experiments.page import Gallery, Look, look, read_run, run_page
+from dsf.experiments.looks import make_gallery, view_picture
+from dsf.experiments.page import Pictures, make_page, read_run
 from dsf.experiments.page.accuracy import UNTRAINED
-from dsf.experiments.page.features import first_of_each_class
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.run import CONFIG, train, write_results
 from dsf.experiments.settings import Settings
@@ -21,7 +20,6 @@ from dsf.experiments.subjects import about_run, load_run
 
 RECIPE = "demo"
 PAGE = "report.html"
-_ROWS, _VIEWS = 6, 8  # of the sheet
 
 
 class Demo(NamedTuple):
@@ -62,8 +60,7 @@ def run_demo(
     results |= _evaluate(resolved, after)
     write_results(folder, results)
     page = folder / PAGE
-    features = [(part.features("train"), part.features("test")) for part in (before, after)]
-    write_file(page, make_page(folder, resolved, *features).encode())
+    write_file(page, demo_page(folder, resolved, before, after).encode())
     return Demo(results, page)
 
 
@@ -74,47 +71,27 @@ def _evaluate(settings: Settings, subject: Subject, prefix: str = "") -> dict[st
     return {f"{prefix}{name}": entry for name, entry in found.items()}
 
 
-def make_page(
-    folder: Path,
-    settings: Settings,
-    before: tuple[Features, Features],
-    after: tuple[Features, Features],
-) -> str:
+def demo_page(folder: Path, settings: Settings, before: Subject, after: Subject) -> str:
     """The page of the demo.
 
     Args:
         folder: of the run.
         settings: resolved ones.
-        before: features of the training and test images by the untrained encoder.
-        after: and by the trained one.
+        before: the untrained encoder.
+        after: the trained one.
     """
-    train_split, test_split = (build.load_split(settings, name) for name in ("train", "test"))
-    train_labels, test_labels = before[0].labels.cpu(), before[1].labels.cpu()
-    queries = first_of_each_class(test_labels)
-    recipe = build.view_recipe(settings)
-
-    def seen(features: tuple[Features, Features]) -> Look:
-        of_train, of_test = (part.backbone for part in features)
-        return look(of_train, train_labels, of_test, test_labels, queries)
-
-    gallery = Gallery(
-        view_sheet(train_split, _ROWS, _VIEWS, recipe, settings.views.size, settings.seed),
-        _VIEWS,
-        train_split.images(),
-        train_labels,
-        test_split.images(),
-        test_labels,
-        queries,
-        train_split.classes,
-        seen(before),
-        seen(after),
+    encoders = [("before training", before), ("after training", after)]
+    pictures = Pictures(
+        (view_picture(settings),),
+        (make_gallery(settings.data.name, encoders),),
+        {RECIPE: after.task.names},
     )
     lead = (
-        f"An encoder ({settings.encoder.name}) was trained on {len(train_labels):,} small "
+        f"An encoder ({settings.encoder.name}) was trained on {len(after.task.train):,} small "
         f"photographs for {settings.epochs} epochs, with {settings.views.count} random views of "
         "each at a time. It saw no labels: they serve only to measure what it learned."
     )
-    return run_page("DSF demo", lead, read_run(folder), gallery)
+    return make_page("DSF demo", lead, {RECIPE: read_run(folder)}, pictures).html
 
 
 def _check(folder: Path) -> None:

@@ -121,7 +121,7 @@ def open_encoder(
     name = source if isinstance(source, str) else type(source).__name__
     if data is None:
         raise ValueError(f"data: which data set should {name} be evaluated on? Give --data NAME")
-    place = torch.device(chosen_device(device))
+    place = torch.device(choose_device(device))
     task = make_task(data, None, None, place)
     chosen = dict(options or {})
     if isinstance(source, str):
@@ -379,8 +379,8 @@ def _has_own_size(encoder: nn.Module) -> bool:
     return getattr(getattr(encoder, "patch_embed", None), "img_size", None) is not None
 
 
-def chosen_device(device: str) -> str:
-    """The device that auto means here; raises ``ValueError`` where there is none such."""
+def choose_device(device: str) -> str:
+    """cpu or cuda, of which auto is the one that there is."""
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device must be one of auto, cpu, cuda; got {device!r}")
     available = torch.cuda.is_available()

@@ -1,16 +1,15 @@
 """What the tests of pages share: a run folder written by hand, pictures, and a strict reader."""
 
 import json
-import re
 from html.parser import HTMLParser
 
 import torch
 from PIL import Image
 
-from dsf.experiments.page import Gallery, look
+from dsf.experiments.page import Gallery, Pictures, Seen, Sheet, look
 from dsf.experiments.page.features import first_of_each_class
 
-VOID = {"br", "hr", "img", "input", "link", "meta"}
+VOID = {"br", "hr", "img", "input", "link", "meta", "wbr"}
 CLASSES = ("plane", "<b>cat</b>", 'a "dog" & more')
 
 
@@ -62,29 +61,38 @@ def make_gallery(seed=0):
     def noise(count):
         return torch.randint(0, 256, (count, 3, 8, 8), generator=generator, dtype=torch.uint8)
 
-    train_labels, test_labels = torch.arange(30) % 3, torch.arange(12) % 3
+    train_images, train_labels = noise(30), torch.arange(30) % 3
+    test_images, test_labels = noise(12), torch.arange(12) % 3
     queries = first_of_each_class(test_labels)
 
-    def seen(spread):
+    def seen(name, spread):
         centres = torch.randn(3, 16, generator=generator)
         train, test = (
             centres[labels] + spread * torch.randn(len(labels), 16, generator=generator)
             for labels in (train_labels, test_labels)
         )
-        return look(train, train_labels, test, test_labels, queries, k=5)
+        found = look(train, train_labels, test, test_labels, queries, k=5)
+        near = found.neighbours
+        return Seen(name, found, train_images[near], train_labels[near])
 
     return Gallery(
-        Image.new("RGB", (40, 20), "teal"),
-        4,
-        noise(30),
-        train_labels,
-        noise(12),
-        test_labels,
-        queries,
+        "noise",
         CLASSES,
-        seen(9.0),
-        seen(0.05),
+        test_images[queries],
+        test_labels[queries],
+        test_labels,
+        (seen("before training", 9.0), seen("after training", 0.05)),
     )
+
+
+def make_pictures(label="run", **changes):
+    """All the pictures of one run."""
+    made = {
+        "sheets": (Sheet(Image.new("RGB", (40, 20), "teal"), 4, (label,)),),
+        "galleries": (make_gallery(),),
+        "classes": {label: CLASSES},
+    }
+    return Pictures(**(made | changes))
 
 
 class Element:
@@ -149,12 +157,31 @@ def everything(element):
             yield from everything(child)
 
 
-def coordinates(svg):
-    """All absolute coordinates of lines, texts, circles and paths of a picture."""
-    for element in everything(svg):
-        for x, y in (("x", "y"), ("cx", "cy"), ("x1", "y1"), ("x2", "y2")):
-            if x in element.attributes:
-                yield float(element.attributes[x]), float(element.attributes[y])
-        path = element.attributes.get("d", "")
-        for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path):
-            yield float(x), float(y)
+def section(tree, name):
+    """The part of a page under a heading of this id."""
+    return next(s for s in tree.find("section") if s.attributes["aria-labelledby"] == name)
+
+
+def notes(tree):
+    """What is said to be missing."""
+    return [note.text.removeprefix("Note. ") for note in tree.find("p", class_="note")]
+
+
+def charts(tree):
+    """The specs of the charts of a page, by name."""
+    return {
+        script.attributes["data-chart"]: json.loads(script.text)
+        for script in tree.find("script")
+        if "data-chart" in script.attributes
+    }
+
+
+def layers(spec, mark):
+    """The layers of a chart that draw with a mark."""
+    return [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
+
+
+def tips(spec):
+    """What a line chart shows where the pointer is, from left to right."""
+    (hover,) = layers(spec, "rect")
+    return [row["tip"] for row in hover["data"]["values"]]

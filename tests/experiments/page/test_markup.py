@@ -1,6 +1,3 @@
-import pytest
-
-from dsf.experiments.page.document import document
 from dsf.experiments.page.markup import Markup, join, tag, text
 
 
@@ -22,8 +19,3 @@ def test_attributes():
 def test_nothing_is_left_out():
     assert join(["a", None, 0, Markup("<br>")]) == "a0<br>"
     assert tag("p", None) == "<p></p>"
-
-
-def test_a_style_sheet_cannot_end_early():
-    with pytest.raises(ValueError, match="style must not hold '</'"):
-        document("title", [], "</style><script>")

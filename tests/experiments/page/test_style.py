@@ -4,6 +4,7 @@ from importlib.resources import files
 import pytest
 
 from dsf.experiments.page import maps
+from dsf.experiments.page.vega import COLOURS
 
 SHEET = files("dsf.experiments.page").joinpath("style.css").read_text()
 TEXT = ("ink", "soft", "accent", "right", "wrong")
@@ -40,6 +41,18 @@ def test_classes_differ_by_colour_or_shape():
     assert len({shape for _, shape in marks[:10]}) == 5
 
 
-def test_all_classes_of_the_page_are_styled():
-    for name in (*(f"c{number}" for number in range(10)), "s0", "s1", "s2", "s3", "faint"):
-        assert re.search(rf"\.{name} \{{", SHEET), name
+def test_all_colours_are_there_in_both_schemes():
+    light, dark = re.findall(r":root \{(.*?)\}", SHEET, re.DOTALL)[:2]
+    for colour in (*COLOURS, "var(--faint)", "var(--quiet)", "var(--card)", "var(--c9)"):
+        name = re.fullmatch(r"var\((--[\w-]+)\)", colour)[1]
+        assert f"{name}: #" in light
+        assert f"{name}: #" in dark
+
+
+def test_it_cannot_end_in_the_middle():
+    assert "</" not in SHEET
+
+
+def test_all_variables_are_defined():
+    used = set(re.findall(r"var\((--[\w-]+)\)", SHEET))
+    assert used <= set(re.findall(r"(--[\w-]+): #", SHEET))

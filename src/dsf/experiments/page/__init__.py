@@ -1,8 +1,20 @@
-"""A run as one HTML page: curves, tables and pictures, nothing that must be fetched."""
+"""Runs as one HTML page: charts, tables and pictures, nothing that must be fetched."""
 
-from dsf.experiments.page.build import run_page
+from dsf.experiments.page.build import Page, make_page
 from dsf.experiments.page.features import Look, look
-from dsf.experiments.page.gallery import Gallery
-from dsf.experiments.page.run import Run, read_run
+from dsf.experiments.page.gallery import Gallery, Pictures, Seen, Sheet
+from dsf.experiments.page.run import Run, read_run, read_runs
 
-__all__ = ["Gallery", "Look", "Run", "look", "read_run", "run_page"]
+__all__ = [
+    "Gallery",
+    "Look",
+    "Page",
+    "Pictures",
+    "Run",
+    "Seen",
+    "Sheet",
+    "look",
+    "make_page",
+    "read_run",
+    "read_runs",
+]

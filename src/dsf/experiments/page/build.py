@@ -1,101 +1,108 @@
-"""The page of one run, put together."""
+"""The page of one run or of several side by side, put together."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from dsf.experiments.page.accuracy import accuracy_section, headline
+from dsf.experiments.page.compare import cost_section, environment_section, settings_section
 from dsf.experiments.page.curves import curves_section
 from dsf.experiments.page.document import document, note, section
+from dsf.experiments.page.figures import Figures
 from dsf.experiments.page.gallery import (
-    MAP,
-    Gallery,
+    Pictures,
     maps_section,
     neighbours_section,
     views_section,
 )
-from dsf.experiments.page.maps import map_style
 from dsf.experiments.page.markup import Markup, tag
-from dsf.experiments.page.numbers import duration, number
-from dsf.experiments.page.run import Run, as_float, as_mapping
-from dsf.experiments.page.tables import flattened, pairs
+from dsf.experiments.page.robustness import (
+    confusion_section,
+    corruption_section,
+    geometry_section,
+)
+from dsf.experiments.page.run import Run, Runs, as_float, as_mapping, whose
+from dsf.experiments.page.tables import DASH, table
 
 
-def run_page(title: str, lead: str, run: Run, gallery: Gallery | None = None) -> str:
-    """The page as HTML; the same for the same input.
+class Page(NamedTuple):
+    """A page as HTML, and the figures in it."""
+
+    html: str
+    figures: Figures
+
+
+def make_page(title: str, lead: str, runs: Runs, pictures: Pictures | None = None) -> Page:
+    """The page; the same for the same input.
 
     Args:
         title: its heading.
         lead: what was done, in a sentence or two.
-        run: of ``read_run``.
-        gallery: the pictures; without them the page has curves and tables.
+        runs: of ``read_run``, by labels that are unlike each other.
+        pictures: what needs images and weights; without them the page has charts and tables.
     """
-    style = "" if gallery is None else map_style(MAP, gallery.classes)
+    if not runs:
+        raise ValueError("runs: a page needs at least one; got none")
+    figures = Figures()
+    parts = list(_parts(runs, pictures, figures))
+    first = headline(next(iter(runs.values())).results) if len(runs) == 1 else None
+    folders = ", ".join(str(run.folder) for run in runs.values())
     body = (
-        tag("header", tag("h1", title), tag("p", lead), headline(run.results)),
-        tag("main", *_parts(run, gallery)),
-        tag("footer", f"Made by dsf from {run.folder}."),
+        tag("header", tag("h1", title), tag("p", lead), first),
+        tag("main", *parts),
+        tag("footer", f"Made by dsf from {folders}."),
     )
-    return document(title, body, style)
+    return Page(document(title, body, charts=bool(figures.charts)), figures)
 
 
-def _parts(run: Run, gallery: Gallery | None) -> Iterator[Markup]:
-    for problem in run.problems:
-        yield note(problem)
-    yield accuracy_section(run.results, None if gallery is None else len(gallery.classes))
-    epochs = run.config.get("epochs")
-    yield curves_section(run, epochs if isinstance(epochs, int) else None)
-    if gallery is not None:
-        yield views_section(gallery)
-        yield neighbours_section(gallery)
-        yield maps_section(gallery)
-    yield cost_section(run.results)
-    yield pairs_section(
-        "settings",
-        "Settings",
-        "All settings of the run; each can be given to dsf train as key=value.",
-        run.config,
-        "config.yaml holds no settings.",
+def _parts(runs: Runs, pictures: Pictures | None, figures: Figures) -> Iterator[Markup]:
+    several = len(runs) > 1
+    for label, run in runs.items():
+        if run.problems:
+            yield note(f"{whose(runs, label)}{' '.join(run.problems)}")
+    if several:
+        yield _overview(runs)
+        yield settings_section(runs)
+    known = pictures or Pictures()
+    counts = {len(known.classes.get(label, ())) for label in runs}
+    yield accuracy_section(runs, counts.pop() if len(counts) == 1 else None)
+    yield curves_section(runs, figures)
+    yield cost_section(runs)
+    if pictures is not None:
+        yield views_section(pictures, figures, several)
+        yield neighbours_section(pictures, several)
+        yield maps_section(pictures, figures, several)
+    yield confusion_section(runs, figures, known.classes)
+    yield corruption_section(runs, figures)
+    if (geometry := geometry_section(runs, figures)) is not None:
+        yield geometry
+    if not several:
+        yield settings_section(runs)
+    yield environment_section(runs)
+
+
+def _overview(runs: Runs) -> Markup:
+    """What each run is."""
+    header = ("run", "data", "method", "loss", "encoder", "views", "epochs", "seed")
+    rows = [(label, *_summary(run)) for label, run in runs.items()]
+    return section("runs", "Runs", table("What each run is", header, rows, numbers=(5, 6, 7)))
+
+
+def _summary(run: Run) -> tuple[object, ...]:
+    def named(part: str) -> object:
+        return as_mapping(run.config.get(part)).get("name", DASH)
+
+    wanted = as_float(run.config.get("epochs"))
+    epochs: str = DASH if math.isnan(wanted) else f"{wanted:g}"
+    if run.metrics and run.reached < wanted:
+        epochs = f"{run.reached:g} of {epochs}"
+    views = as_mapping(run.config.get("views")).get("count", DASH)
+    return (
+        named("data"),
+        run.config.get("method", DASH),
+        named("loss"),
+        named("encoder"),
+        views,
+        epochs,
+        run.config.get("seed", DASH),
     )
-    yield pairs_section(
-        "environment",
-        "Environment",
-        "What it ran on.",
-        run.environment,
-        "environment.json holds nothing.",
-    )
-
-
-def cost_section(results: Mapping[str, Any]) -> Markup:
-    """What the training took."""
-    known = as_mapping(results.get("training"))
-    values: dict[str, object] = {}
-    for name, key, form in (
-        ("images seen", "images", _count),
-        ("views made", "views", _count),
-        ("training time", "device_seconds", duration),
-        ("highest memory", "peak_memory_bytes", lambda size: f"{number(size / 2**30)} GiB"),
-        ("processes", "processes", _count),
-    ):
-        if math.isfinite(amount := as_float(known.get(key))):
-            values[name] = form(amount)
-    return pairs_section(
-        "cost",
-        "Cost",
-        "What the training took, evaluation and installation aside. An image counts each time it "
-        "is seen.",
-        values,
-        "results.json holds no cost: it is written when the training ends.",
-    )
-
-
-def pairs_section(
-    identifier: str, heading: str, text: str, values: Mapping[str, object], missing: str
-) -> Markup:
-    """Names and values, such as settings; ``missing`` is said if there are none."""
-    content = pairs(dict(flattened(values))) if values else note(missing)
-    return section(identifier, heading, tag("p", text), content)
-
-
-def _count(value: float) -> str:
-    return f"{round(value):,}"

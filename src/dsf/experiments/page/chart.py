@@ -1,19 +1,18 @@
-"""Curves as SVG: series in, markup out."""
+"""Lines over a common axis: series in, a Vega-Lite chart out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from dsf.experiments.page.axis import Axis, fitted_axis, nice_axis, tick_labels
-from dsf.experiments.page.markup import Markup, join, tag
 from dsf.experiments.page.numbers import number
+from dsf.experiments.page.vega import COLOURS, DASHES, HOVER, SHAPES, Chart, legend_of
 
 Point = tuple[float, float]
+Band = Sequence[tuple[float, float, float]]
 
-WIDTH, HEIGHT = 460, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 30, 44
-_MARKED = 80  # more points than this are a line without marks
+_MARKED = 30  # more points than this are a line without marks, told apart by its dash
 _DRAWN = 600  # a line of more points than this is wider than the picture has pixels
 
 
@@ -22,7 +21,7 @@ class Series:
     """A line of a chart.
 
     Args:
-        name: for the legend.
+        name: for the legend, unlike the others' in the chart.
         points: x and y; where y is not finite the line has a gap.
         faint: drawn thin behind the others and without marks, for single noisy values.
     """
@@ -43,127 +42,191 @@ class Series:
 
 
 def line_chart(
-    identifier: str,
+    name: str,
     title: str,
     description: str,
     series: Sequence[Series],
     x_label: str,
     y_label: str,
     whole: bool = True,
-) -> Markup:
-    """Lines over a common axis, at most four; each has a colour, a dash and a mark of its own.
+    band: Band = (),
+) -> Chart:
+    """Lines over a common axis; each has a colour, a dash and a mark of its own.
 
-    Values show where the pointer rests on a mark.
+    All values at an x show where the pointer is near it.
 
     Args:
-        identifier: unique on the page; the start of the ids inside.
-        title: what a screen reader says first.
-        description: and then.
-        series: lines, of which at least one has a point that can be drawn.
+        name: of the chart, unlike the others' on a page.
+        title: what it shows.
+        description: what a screen reader says of it.
+        series: lines, of which at least one has a point that can be drawn; one that has none
+            keeps its colour from the others.
         x_label: below the x axis, which begins at 0.
         y_label: above the y axis.
         whole: ticks of the x axis are whole numbers.
+        band: x, low and high of an area behind the lines.
     """
     drawn = [line for line in series if line.finite]
     if not drawn:
         raise ValueError(f"series: the chart {title!r} has no finite value to draw")
-    xs = [x for line in drawn for x, _ in line.finite]
-    x_axis = fitted_axis(min(0.0, *xs), max(1.0, *xs), _LEFT, WIDTH - _RIGHT, 6, whole)
-    y_axis = nice_axis(
-        (y for line in drawn for _, y in line.finite), HEIGHT - _BOTTOM, _TOP, ticks=4
-    )
-    styled, plain = [], 0
-    for line in drawn:
-        styled.append((line, "faint" if line.faint else f"s{plain % 4}"))
-        plain += not line.faint
-    return tag(
-        "svg",
-        tag("title", title, id=f"{identifier}-title"),
-        tag("desc", description, id=f"{identifier}-desc"),
-        _frame(x_axis, y_axis, x_label, y_label),
-        *(_line(line, style, x_axis, y_axis, x_label) for line, style in styled if line.faint),
-        *(_line(line, style, x_axis, y_axis, x_label) for line, style in styled if not line.faint),
-        _legend(styled) if len(styled) > 1 else None,
-        class_="chart",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_labelledby=f"{identifier}-title {identifier}-desc",
-    )
+    plain = [line for line in drawn if not line.faint]
+    # Marks on some lines only would be read as a difference; a single point needs one to be seen.
+    marks = all(len(line.finite) <= _MARKED for line in plain)
+    marked = [line for line in plain if marks or len(line.finite) == 1]
+    style = _Style(series, marks)
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": x_label,
+        "scale": {"domainMin": 0, "nice": False},
+        "axis": _whole_ticks(drawn) if whole else {},
+    }
+    y = {"field": "y", "type": "quantitative", "title": y_label, "scale": {"zero": False}}
+    layers = [_line(line, x, y, style) for line in drawn if line.faint]
+    if band:
+        layers.insert(0, _band(band, x, y))
+    layers += [_line(line, x, y, style) for line in plain]
+    layers += [_marks(line, x, y, style) for line in marked]
+    layers.append(_hover(plain or drawn, x, x_label))
+    return Chart(name, title, description, {"layer": layers})
 
 
-def coordinate(value: float) -> str:
-    """A coordinate to a tenth of a unit, which nobody sees.
+class _Style:
+    """How the lines of a chart differ, and what its legend says: by marks, or else by dashes.
 
-    Example:
-        >>> coordinate(12.04), coordinate(-0.01), coordinate(3.25)
-        ('12', '0', '3.2')
+    Lines are counted with those that cannot be drawn, so that a run looks the same in every chart.
     """
-    short = f"{value:.1f}"
-    return "0" if short in ("0.0", "-0.0") else short.removesuffix(".0")
+
+    def __init__(self, series: Sequence[Series], marks: bool) -> None:
+        plain = [line for line in series if not line.faint]
+        drawn = [line for line in plain if line.finite]
+        faint = [line for line in series if line.faint and line.finite]
+        self._names = [line.name for line in (*drawn, *faint)]
+        self._places = [plain.index(line) for line in drawn] + [None] * len(faint)
+        self._legend = len(plain) + len(faint) > 1
+        self.marks = marks
+
+    def colours(self) -> dict[str, Any]:
+        """The colours of the lines, for an encoding."""
+        colours = [
+            "var(--faint)" if place is None else COLOURS[place % len(COLOURS)]
+            for place in self._places
+        ]
+        return self._encoding(colours)
+
+    def dashes(self) -> dict[str, Any]:
+        """Their dashes, for an encoding."""
+        return self._encoding([self.dash(name) for name in self._names])
+
+    def shapes(self) -> dict[str, Any]:
+        """Their marks, for an encoding."""
+        shapes = [
+            "stroke" if place is None else SHAPES[place % len(SHAPES)] for place in self._places
+        ]
+        return self._encoding(shapes)
+
+    def dash(self, name: str) -> list[int]:
+        """The dash of a line; where colours come round again it is another."""
+        place = self._places[self._names.index(name)] or 0
+        return DASHES[(place + place // len(COLOURS)) % len(DASHES)]
+
+    def _encoding(self, values: Sequence[object]) -> dict[str, Any]:
+        sample = {} if self.marks else {"symbolType": "stroke", "symbolSize": 400}
+        return {
+            "field": "series",
+            "type": "nominal",
+            "scale": {"domain": self._names, "range": list(values)},
+            "legend": legend_of(self._names) | sample if self._legend else None,
+        }
 
 
-def mark(shape: int, x: float, y: float, size: float = 3.4, **attributes: Any) -> Markup:
-    """A mark around a point; ``shape`` counts through circle, square, triangle and diamond."""
-    return tag("path", d=mark_outline(shape, x, y, size), **attributes)
+def _line(
+    line: Series, x: Mapping[str, Any], y: Mapping[str, Any], style: _Style
+) -> dict[str, Any]:
+    points = thinned(line.points, _DRAWN)
+    rows = [_row(line.name, at, value) for at, value in points if math.isfinite(at)]
+    mark: dict[str, Any] = {
+        "type": "line",
+        "strokeWidth": 0.9 if line.faint else 2.2,
+        "strokeCap": "round",
+    }
+    encoding = {"x": x, "y": y, "color": style.colours()}
+    if style.marks:  # which the legend shows; with dashes around them they would not be known
+        mark["strokeDash"] = style.dash(line.name)
+    else:
+        encoding["strokeDash"] = style.dashes()
+    return {"data": {"values": rows}, "mark": mark, "encoding": encoding}
 
 
-def mark_outline(shape: int, x: float, y: float, size: float) -> str:
-    """The outline of a mark, closed, all of about the same area."""
-    outlines = (
-        _ring(x, y, size),
-        _polygon(x, y, size * 0.9, ((-1, -1), (1, -1), (1, 1), (-1, 1))),
-        _polygon(x, y, size * 1.2, ((0, -1), (0.95, 0.75), (-0.95, 0.75))),
-        _polygon(x, y, size * 1.25, ((0, -1), (1, 0), (0, 1), (-1, 0))),
-        _polygon(x, y, size * 1.2, ((0, 1), (0.95, -0.75), (-0.95, -0.75))),
-    )
-    return outlines[shape % len(outlines)]
+def _marks(
+    line: Series, x: Mapping[str, Any], y: Mapping[str, Any], style: _Style
+) -> dict[str, Any]:
+    rows = [_row(line.name, at, value) for at, value in line.finite]
+    encoding = {"x": x, "y": y, "color": style.colours()}
+    if style.marks:
+        encoding["shape"] = style.shapes()
+    return {
+        "data": {"values": rows},
+        "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
+        "encoding": encoding,
+    }
 
 
-def _ring(x: float, y: float, radius: float) -> str:
-    r = coordinate(radius)
-    d = coordinate(2 * float(r))
-    return f"M{coordinate(x - radius)} {coordinate(y)}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0z"
+def _row(name: str, at: float, value: float) -> dict[str, Any]:
+    return {"x": _rounded(at), "y": _rounded(value), "series": name}
 
 
-def _polygon(x: float, y: float, size: float, corners: Sequence[Point]) -> str:
-    steps = (f"{coordinate(x + size * a)} {coordinate(y + size * b)}" for a, b in corners)
-    return "M" + "L".join(steps) + "z"
+def _band(band: Band, x: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [
+        {"x": _rounded(at), "y": _rounded(low), "high": _rounded(high)}
+        for at, low, high in band
+        if all(map(math.isfinite, (at, low, high)))
+    ]
+    return {
+        "data": {"values": rows},
+        "mark": {"type": "area", "color": COLOURS[0], "opacity": 0.14},
+        "encoding": {"x": x, "y": y, "y2": {"field": "high"}},
+    }
 
 
-def _frame(x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> Markup:
-    bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
-    parts = []
-    for tick, label in zip(y_axis.ticks, tick_labels(y_axis.ticks), strict=True):
-        y = coordinate(y_axis(tick))
-        style = "axis" if tick == y_axis.low else "grid"
-        parts.append(tag("line", x1=_LEFT, x2=right, y1=y, y2=y, class_=style))
-        parts.append(tag("text", label, x=_LEFT - 8, y=y, dy="0.35em", text_anchor="end"))
-    for tick, label in zip(x_axis.ticks, tick_labels(x_axis.ticks), strict=True):
-        x = coordinate(x_axis(tick))
-        parts.append(tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 5, class_="axis"))
-        parts.append(tag("text", label, x=x, y=bottom + 20, text_anchor="middle"))
-    parts.append(tag("text", x_label, x=right, y=HEIGHT - 6, text_anchor="end", class_="label"))
-    parts.append(tag("text", y_label, x=4, y=14, class_="label"))
-    return tag("g", *parts, class_="frame")
+def _hover(series: Sequence[Series], x: Mapping[str, Any], x_label: str) -> dict[str, Any]:
+    """Strips from half way to half way around each x, which show all values there."""
+    tips: dict[float, dict[str, str]] = {}
+    for line in series:
+        for at, value in thinned(line.finite, _DRAWN):
+            tip = tips.setdefault(at, {x_label: f"{at:.4g}"})
+            tip[line.name] = number(value, 4)
+    places = sorted(tips)
+    ends = [
+        places[0] if len(places) > 1 else places[0] - 0.5,
+        *((a + b) / 2 for a, b in pairwise(places)),
+        places[-1] if len(places) > 1 else places[0] + 0.5,
+    ]
+    rows = [
+        {"x": _rounded(max(left, 0.0)), "end": _rounded(right), "tip": tips[at]}
+        for at, (left, right) in zip(places, pairwise(ends), strict=True)
+    ]
+    pointed = {"type": "point", "on": "pointerover", "clear": "pointerout"}
+    shown = {"condition": {"param": "pointed", "empty": False, "value": 0.12}, "value": 0}
+    return {
+        "name": HOVER,
+        "data": {"values": rows},
+        "params": [{"name": "pointed", "select": pointed}],
+        "mark": {"type": "rect", "color": "var(--quiet)", "aria": False},
+        "encoding": {
+            "x": x,
+            "x2": {"field": "end"},
+            "opacity": shown,
+            "tooltip": {"field": "tip"},
+        },
+    }
 
 
-def _line(series: Series, style: str, x_axis: Axis, y_axis: Axis, x_label: str) -> Markup:
-    points = thinned(series.points, _DRAWN)
-    path, marks, pen = [], [], "M"
-    for x, y in points:
-        if not (math.isfinite(x) and math.isfinite(y)):
-            pen = "M"
-            continue
-        path.append(f"{pen}{coordinate(x_axis(x))} {coordinate(y_axis(y))}")
-        pen = "L"
-    shape = 0 if series.faint else int(style[1:])
-    if not series.faint and len(series.finite) <= _MARKED:
-        for x, y in series.finite:
-            label = f"{series.name}, {x_label} {x:g}: {number(y, 4)}"
-            at = x_axis(x), y_axis(y)
-            reach = tag("circle", cx=coordinate(at[0]), cy=coordinate(at[1]), r=10, class_="reach")
-            marks.append(tag("g", tag("title", label), reach, mark(shape, *at)))
-    return tag("g", tag("path", d="".join(path), class_="line"), *marks, class_=style)
+def _whole_ticks(series: Sequence[Series]) -> dict[str, Any]:
+    """Never half an epoch: up to ten of them each has its tick."""
+    last = math.ceil(max(x for line in series for x, _ in line.finite))
+    few = {"values": list(range(last + 1))} if 1 <= last <= 10 else {}
+    return {"format": ",d", **few}
 
 
 def thinned(points: Sequence[Point], limit: int) -> list[Point]:
@@ -175,21 +238,6 @@ def thinned(points: Sequence[Point], limit: int) -> list[Point]:
     return kept if (len(points) - 1) % every == 0 else [*kept, points[-1]]
 
 
-def _legend(lines: Sequence[tuple[Series, str]]) -> Markup:
-    """Names at the right of the top line; 7.2 units a letter are wide enough."""
-    parts: list[Markup] = []
-    right = float(WIDTH - _RIGHT)
-    for line, style in reversed(lines):
-        left = right - 7.2 * len(line.name) - 30
-        sample = f"M{coordinate(left)} 10H{coordinate(left + 24)}"
-        parts.append(
-            tag(
-                "g",
-                tag("path", d=sample, class_="line"),
-                None if line.faint else mark(int(style[1:]), left + 12, 10),
-                tag("text", line.name, x=coordinate(left + 29), y=14),
-                class_=style,
-            )
-        )
-        right = left - 12
-    return tag("g", join(reversed(parts)), class_="legend")
+def _rounded(value: float) -> float | None:
+    """Six digits, more than can be seen; JSON has no other numbers than finite ones."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -4,30 +4,38 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from dsf.experiments.page.markup import Markup, join, tag
+from dsf.experiments.page.vega import page_script
 
 
-def document(title: str, body: Iterable[Markup], style: str = "") -> str:
-    """A whole HTML page with the style sheet inside.
+def document(title: str, body: Iterable[Markup], charts: bool = False) -> str:
+    """A whole HTML page with the style sheet inside, and with what draws its charts.
+
+    Its content security policy lets a browser fetch nothing, and run no other script.
 
     Args:
         title: of the page.
         body: the content.
-        style: more rules for the style sheet.
+        charts: whether it has any.
     """
-    sheet = f"{files(__package__).joinpath('style.css').read_text(encoding='utf-8')}{style}\n"
-    if "</" in sheet:
-        raise ValueError("style must not hold '</', which would end it in the middle")
+    sheet = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+    script, source = page_script() if charts else (None, "")
+    # Vega makes functions of its own expressions, for which it needs eval.
+    scripts = f"; script-src {source} 'unsafe-eval'" if charts else ""
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{scripts}"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
         # Without an icon of its own the browser would ask the server for one.
         tag("link", rel="icon", href="data:,"),
-        tag("style", Markup(f"\n{sheet}")),
+        tag("style", Markup(f"\n{sheet}\n")),
     )
-    content = tag("body", Markup("\n"), join(body), Markup("\n"))
+    without = tag("noscript", note("The charts are drawn by JavaScript, which is switched off."))
+    parts = (without, *body) if charts else tuple(body)
+    content = tag("body", Markup("\n"), join(parts), Markup("\n"), script)
     return f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
 
 

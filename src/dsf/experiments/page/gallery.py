@@ -1,142 +1,191 @@
 """Pictures of views, neighbours and features, and what one should see in them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from PIL import Image
 from torch import Tensor
 
 from dsf.experiments.page.document import figure, note, section
 from dsf.experiments.page.features import Look
-from dsf.experiments.page.maps import feature_map, map_legend
+from dsf.experiments.page.figures import Figures
+from dsf.experiments.page.maps import feature_map
 from dsf.experiments.page.markup import Markup, tag
 from dsf.experiments.page.numbers import percent
-from dsf.experiments.page.pictures import from_tensor, image, neighbour_strip
+from dsf.experiments.page.pictures import image, neighbour_strip, thumbnail
+from dsf.experiments.page.run import slug
 
-MAP = "map"  # the id of the legend of the maps
+
+@dataclass(frozen=True)
+class Sheet:
+    """Images and their views, see ``dsf.data.sheet``.
+
+    Args:
+        picture: of them.
+        views: how many a row.
+        runs: whose views they are.
+    """
+
+    picture: Image.Image
+    views: int
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one encoder makes of a gallery.
+
+    Args:
+        name: of the encoder, such as "after training".
+        look: at its features.
+        images: (Q, k, 3, H, W) in uint8, the training images nearest to each query.
+        labels: (Q, k), theirs.
+    """
+
+    name: str
+    look: Look
+    images: Tensor
+    labels: Tensor
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """What is shown of images and features.
+    """What is shown of a data set's test images.
 
     Args:
-        sheet: images and their views, see ``dsf.data.sheet``.
-        views: how many views a row of it.
-        train_images: (N, 3, H, W) in uint8.
-        train_labels: (N,).
-        test_images: (T, 3, H, W) in uint8.
-        test_labels: (T,).
-        queries: (Q,), the test images whose neighbours are shown.
+        data: its name.
         classes: the names of the labels.
-        before: the untrained encoder.
-        after: the trained one.
+        queries: (Q, 3, H, W) in uint8, the test images whose neighbours are shown.
+        query_labels: (Q,), theirs.
+        test_labels: (T,), of all test images that were looked at.
+        seen: by each encoder.
     """
 
-    sheet: Image.Image
-    views: int
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
-    queries: Tensor
+    data: str
     classes: tuple[str, ...]
-    before: Look | None = None
-    after: Look | None = None
-
-    def looks(self) -> list[tuple[str, Look]]:
-        """The encoders that there are, and when."""
-        both = (("before training", self.before), ("after training", self.after))
-        return [(name, look) for name, look in both if look is not None]
+    queries: Tensor
+    query_labels: Tensor
+    test_labels: Tensor
+    seen: tuple[Seen, ...]
 
 
-def views_section(gallery: Gallery) -> Markup:
-    """The sheet of views."""
+@dataclass(frozen=True)
+class Pictures:
+    """All that needs images or weights.
+
+    Args:
+        sheets: of views.
+        galleries: one a data set.
+        classes: the names of classes, by run.
+        no_views: why there are none, by run.
+        no_features: why they were not looked at, by run.
+    """
+
+    sheets: tuple[Sheet, ...] = ()
+    galleries: tuple[Gallery, ...] = ()
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    no_views: Mapping[str, str] = field(default_factory=dict)
+    no_features: Mapping[str, str] = field(default_factory=dict)
+
+
+def views_section(pictures: Pictures, figures: Figures, several: bool) -> Markup:
+    """The sheets of views."""
     text = (
         "Each row: a training image, then views of it as the encoder sees them, cropped, recoloured"
         " and distorted at random. The encoder learns that the views of a row belong together. You "
         "should still recognise most of them."
     )
-    alternative = f"Rows of one training image and {gallery.views} random views of it each."
-    picture = image(gallery.sheet, alternative)
-    return section("views", "Views", tag("p", text), tag("div", picture, class_="sheet"))
+    parts = []
+    for number, sheet in enumerate(pictures.sheets, 1):
+        figures.pictures["views" if len(pictures.sheets) == 1 else f"views-{number}"] = (
+            sheet.picture
+        )
+        alternative = f"Rows of one training image and {sheet.views} random views of it each."
+        if several:
+            parts.append(tag("h3", ", ".join(sheet.runs)))
+        parts.append(tag("div", image(sheet.picture, alternative), class_="sheet"))
+    content = [tag("p", text), *parts] if parts else []
+    return section("views", "Views", *content, *_missing(pictures.no_views, several))
 
 
-def neighbours_section(gallery: Gallery) -> Markup:
+def neighbours_section(pictures: Pictures, several: bool) -> Markup:
     """The nearest training images of a few test images."""
-    heading = "Nearest neighbours"
-    there = gallery.looks()
-    if not there:
-        return section("neighbours", heading, note("The features were not looked at."))
-    shares = " and ".join(f"{percent(look.agreement)} {name}" for name, look in there)
-    k = there[0][1].neighbours.shape[1]
-    rows = (_neighbours(gallery, row) for row in range(len(gallery.queries)))
-    header = ("test image", *(name for name, _ in there))
-    return section(
-        "neighbours",
-        heading,
-        tag(
-            "p",
+    parts = []
+    for gallery in pictures.galleries:
+        shares = ", ".join(f"{percent(part.look.agreement)} {part.name}" for part in gallery.seen)
+        k = gallery.seen[0].labels.shape[1]
+        header = ("test image", *(part.name for part in gallery.seen))
+        text = (
             "The first test image of each class, and the training images whose features are "
             "nearest to it. \N{CHECK MARK} and a frame mark the same class, \N{MULTIPLICATION X} "
-            "another. Before training the neighbours share colour and brightness; after it "
-            f"more of them should show the same kind of thing. Of the {k} nearest neighbours of "
-            f"all test images, {shares} have the right class.",
-        ),
-        tag(
+            "another. An untrained encoder finds the same colours and brightness, a trained one "
+            "should find more of the same kind of thing. Share of the "
+            f"{k} nearest neighbours of all test images that have the right class: {shares}."
+        )
+        body = (_neighbours(gallery, row) for row in range(len(gallery.queries)))
+        whole = tag(
             "table",
-            tag("caption", "Nearest training images", class_="hidden"),
+            tag("caption", f"Nearest training images, {gallery.data}", class_="hidden"),
             tag("thead", tag("tr", *(tag("th", name, scope="col") for name in header))),
-            tag("tbody", *rows),
+            tag("tbody", *body),
             class_="neighbours",
-        ),
-    )
+        )
+        title = tag("h3", gallery.data) if len(pictures.galleries) > 1 else None
+        parts += [title, tag("p", text), tag("div", whole, class_="wide")]
+    missing = _missing(pictures.no_features, several)
+    return section("neighbours", "Nearest neighbours", *parts, *missing)
 
 
-def maps_section(gallery: Gallery) -> Markup:
+def maps_section(pictures: Pictures, figures: Figures, several: bool) -> Markup:
     """The maps of the features."""
-    heading = "Map of the features"
-    labels, classes = gallery.test_labels, gallery.classes
-    figures = []
-    for name, look in gallery.looks():
-        title = name.capitalize()
-        picture = feature_map(
-            f"{MAP}-{name.split()[0]}",
-            f"{title}: features of the test images",
-            f"{len(labels)} points in {len(classes)} colours and shapes, one a class.",
-            look.plane.coordinates,
-            labels,
-            classes,
-        )
-        share = (
-            f"{percent(look.separation)} of the variance of all features lies between the "
-            f"means of the classes; this plane shows {percent(look.plane.share)} of it all."
-        )
-        figures.append(figure(picture, share, heading=title))
-    if not figures:
-        return section("maps", heading, note("The features were not looked at."))
+    charts = []
+    for gallery in pictures.galleries:
+        for part in gallery.seen:
+            title = part.name if several else part.name.capitalize()
+            shown = len(gallery.test_labels)
+            chart = feature_map(
+                f"map-{slug(part.name)}",
+                f"{title}: features of the test images",
+                f"{shown:,} points in {len(gallery.classes)} colours and shapes, one a class.",
+                part.look.plane.coordinates,
+                gallery.test_labels,
+                gallery.classes,
+            )
+            share = (
+                f"{percent(part.look.separation)} of the variance of all features lies between the "
+                "means of the classes; this plane shows "
+                f"{percent(part.look.plane.share)} of it all."
+            )
+            charts.append(figure(figures.draw(chart), share, heading=title))
     text = (
         "A small mark is a test image, a large one the mean of its class; the plane is that of the "
-        "two directions in which the features vary most. After training the means should lie "
-        "further apart, and the variance between them should be a larger part of the whole. "
+        "two directions in which the features vary most. Training should move the means "
+        "further apart, and make the variance between them a larger part of the whole. "
         "Classes overlap where the encoder confuses them, or where the plane does not show the "
-        "difference. Choose a class to see it alone."
+        "difference. Choose a class in the legend to see it alone; a double click shows all."
     )
-    return section(
-        "maps",
-        heading,
-        tag("p", text),
-        tag("div", map_legend(MAP, classes), tag("div", *figures, class_="grid"), class_="maps"),
-    )
+    content = [tag("p", text), tag("div", *charts, class_="grid")] if charts else []
+    missing = _missing(pictures.no_features, several)
+    return section("maps", "Map of the features", *content, *missing)
+
+
+def _missing(reasons: Mapping[str, str], several: bool) -> list[Markup]:
+    """A note for each reason, with the runs it holds for."""
+    by_reason: dict[str, list[str]] = {}
+    for label, why in reasons.items():
+        by_reason.setdefault(why, []).append(label)
+    return [
+        note(f"{', '.join(labels)}: {why}" if several else why) for why, labels in by_reason.items()
+    ]
 
 
 def _neighbours(gallery: Gallery, row: int) -> Markup:
-    query = gallery.queries[row]
-    truth = gallery.classes[int(gallery.test_labels[query])]
+    truth = gallery.classes[int(gallery.query_labels[row])]
     cells = []
-    for name, look in gallery.looks():
-        found = look.neighbours[row]
-        names = [gallery.classes[label] for label in gallery.train_labels[found].tolist()]
-        count = tag("p", f"{name}: {names.count(truth)} of {len(names)} right", class_="count")
-        cells.append(tag("td", count, neighbour_strip(gallery.train_images[found], names, truth)))
-    picture = image(from_tensor(gallery.test_images[query]), f"test image, {truth}")
+    for part in gallery.seen:
+        names: Sequence[str] = [gallery.classes[label] for label in part.labels[row].tolist()]
+        right = [name for name in names if name == truth]
+        count = tag("p", f"{part.name}: {len(right)} of {len(names)} right", class_="count")
+        cells.append(tag("td", count, neighbour_strip(part.images[row], names, truth)))
+    picture = thumbnail(gallery.queries[row], f"test image, {truth}")
     return tag("tr", tag("th", picture, tag("span", truth), scope="row"), *cells)

@@ -1,108 +1,98 @@
 """Maps of features: a point an image, a colour and a shape a class."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from dsf.experiments.page.chart import mark, mark_outline
-from dsf.experiments.page.markup import Markup, join, tag
+from dsf.experiments.page.vega import SHAPES, Chart, legend_of
 
-WIDTH, HEIGHT = 460, 400
-_MARGIN = 10.0
-_COLOURS, _SHAPES = 10, 5
+_COLOURS = 10
+_HEIGHT = 360
+_NAMED = 20  # with more classes than this a legend would be larger than the map
+_ROOM = 1.04  # so that no mark is cut off
 
 
 def feature_map(
-    identifier: str,
+    name: str,
     title: str,
     description: str,
     coordinates: Tensor,
     labels: Tensor,
     classes: Sequence[str],
-) -> Markup:
+) -> Chart:
     """A picture of (N, 2) coordinates in one scale for both directions; no axes, they mean nothing.
 
-    A large mark is the mean of a class. Points that are not finite are left out.
+    A large mark is the mean of a class. Points that are not finite are left out. A click on a
+    class in the legend shows it alone.
     """
-    places = _placed(coordinates.double().cpu())
-    groups, means = [], []
-    for number, name in enumerate(classes):
-        members = places[labels.cpu() == number]
-        members = members[members.isfinite().all(dim=1)]
-        outlines = (mark_outline(_shape(number), x, y, 2.6) for x, y in members.tolist())
-        path = tag("path", d="".join(outlines))
-        groups.append(tag("g", tag("title", name), path, class_=_style(number)))
-        if len(members):
-            x, y = members.mean(dim=0).tolist()
-            large = mark(_shape(number), x, y, 6.5)
-            label = tag("title", f"mean of {name}")
-            means.append(tag("g", label, large, class_=f"{_style(number)} mean"))
-    return tag(
-        "svg",
-        tag("title", title, id=f"{identifier}-title"),
-        tag("desc", description, id=f"{identifier}-desc"),
-        *groups,
-        *means,
-        class_="map",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_labelledby=f"{identifier}-title {identifier}-desc",
-    )
+    places = coordinates.double().cpu()
+    finite = places.isfinite().all(dim=1)
+    places, kept = places[finite], labels.cpu()[finite].tolist()
+    rows = [
+        {"x": round(x, 4), "y": round(y, 4), "class": classes[label]}
+        for (x, y), label in zip(places.tolist(), kept, strict=True)
+    ]
+    means = []
+    for label in sorted(set(kept)):
+        x, y = places[labels.cpu()[finite] == label].mean(dim=0).tolist()
+        means.append({"x": round(x, 4), "y": round(y, 4), "class": classes[label]})
+    style = {
+        "x": _axis(places, 0),
+        "y": _axis(places, 1),
+        "color": _by_class(classes, [f"var(--c{n % _COLOURS})" for n in range(len(classes))]),
+        "shape": _by_class(classes, [_shape(n) for n in range(len(classes))]),
+        "tooltip": {"field": "class"},
+    }
+
+    def layer(values: list[dict[str, Any]], opacity: float, **mark: object) -> dict[str, Any]:
+        chosen = {"condition": {"param": "chosen", "value": opacity}, "value": 0.05}
+        return {
+            "data": {"values": values},
+            "mark": {"type": "point", "filled": True, **mark},
+            "encoding": style | {"opacity": chosen},
+        }
+
+    small, large = layer(rows, 0.7, size=26), layer(means, 1.0, size=190)
+    large["mark"] |= {"stroke": "var(--card)", "strokeWidth": 1.5}
+    choice = {"type": "point", "fields": ["class"]}
+    small["params"] = [{"name": "chosen", "select": choice, "bind": "legend"}]
+    return Chart(name, title, description, {"layer": [small, large]}, height=_HEIGHT)
 
 
-def map_legend(identifier: str, classes: Sequence[str]) -> Markup:
-    """The classes with their marks; choosing one fades the others, by ``map_style``."""
-    entries = [_choice(identifier, "all", tag("span", "all"), checked=True)]
-    for number, name in enumerate(classes):
-        sample = tag(
-            "svg",
-            tag("g", mark(_shape(number), 8, 8, 5), class_=_style(number)),
-            class_="sample",
-            viewBox="0 0 16 16",
-            aria_hidden="true",
-        )
-        entries.append(_choice(identifier, str(number), join((sample, tag("span", name)))))
-    legend = tag("legend", "Show")
-    return tag("fieldset", legend, *entries, class_="map-legend")
+def _axis(places: Tensor, direction: int) -> dict[str, Any]:
+    """Centred; the scale is that of the direction which needs more room."""
+    low = places.amin(dim=0).tolist() if len(places) else [0.0, 0.0]
+    high = places.amax(dim=0).tolist() if len(places) else [0.0, 0.0]
+    half = [max((b - a) / 2, 1e-12) * _ROOM for a, b in zip(low, high, strict=True)]
+    centre = (low[direction] + high[direction]) / 2
+    # Half the range of y, in which half of x's fits too.
+    needed = f"max({half[1]:.6g}, {half[0]:.6g} * height / width)"
+    reach = needed if direction else f"{needed} * width / height"
+    return {
+        "field": "xy"[direction],
+        "type": "quantitative",
+        "axis": None,
+        "scale": {
+            "zero": False,
+            "nice": False,
+            "domainMin": {"expr": f"{centre:.6g} - {reach}"},
+            "domainMax": {"expr": f"{centre:.6g} + {reach}"},
+        },
+    }
 
 
-def map_style(identifier: str, classes: Sequence[str]) -> str:
-    """The style sheet that makes the legend work, for the head of the page."""
-    return "\n".join(
-        f".maps:has(#{identifier}-{number}:checked) .map .k:not(.k{number}) {{ opacity: 0.06; }}"
-        for number in range(len(classes))
-    )
+def _by_class(classes: Sequence[str], values: list[str]) -> dict[str, Any]:
+    legend = None
+    if len(classes) <= _NAMED:
+        legend = legend_of(classes) | {"symbolOpacity": 1}
+    return {
+        "field": "class",
+        "type": "nominal",
+        "scale": {"domain": list(classes), "range": values},
+        "legend": legend,
+    }
 
 
-def _choice(identifier: str, value: str, label: Markup, checked: bool = False) -> Markup:
-    button = tag(
-        "input",
-        type="radio",
-        name=identifier,
-        id=f"{identifier}-{value}",
-        checked=checked,
-    )
-    return tag("label", button, label)
-
-
-def _style(number: int) -> str:
-    return f"k k{number} c{number % _COLOURS}"
-
-
-def _shape(number: int) -> int:
-    return (number + number // _COLOURS) % _SHAPES
-
-
-def _placed(coordinates: Tensor) -> Tensor:
-    """Centred in the picture, as large as fits."""
-    finite = coordinates[coordinates.isfinite().all(dim=1)]
-    if not len(finite):
-        return coordinates
-    low, high = finite.amin(dim=0), finite.amax(dim=0)
-    room = torch.tensor([WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN], dtype=torch.float64)
-    spread = (high - low).clamp(min=1e-12)
-    scale = (room / spread).min().clamp(max=1e12)
-    centre = torch.tensor([WIDTH / 2, HEIGHT / 2], dtype=torch.float64)
-    flipped = torch.tensor([1.0, -1.0], dtype=torch.float64)  # y grows downwards on paper
-    return centre + (coordinates - (low + high) / 2) * scale * flipped
+def _shape(number: int) -> str:
+    return SHAPES[(number + number // _COLOURS) % len(SHAPES)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-_VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta"})
+_VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 
 class Markup(str):

@@ -2,7 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import yaml
 from dsf.experiments.page.chart import Point
 
 Line = Mapping[str, Any]
+FILES = ("config.yaml", "metrics.jsonl", "results.json", "environment.json")
 _SHOWN = 5
 
 
@@ -46,6 +49,74 @@ class Run:
             for line in self.lines(kind)
             if name in line
         ]
+
+    @property
+    def reached(self) -> float:
+        """The last epoch that was finished."""
+        return max((x for x, _ in self.series("epoch", "epoch") if math.isfinite(x)), default=0.0)
+
+
+Runs = Mapping[str, Run]  # by label
+
+
+def read_runs(folders: Sequence[Path | str]) -> dict[str, Run]:
+    """Read run folders, each once, by the end of their paths that tells them apart.
+
+    What is missing in a folder, or broken, is said in the ``problems`` of its run; a folder without
+    any of a run's files is none.
+    """
+    if not folders:
+        raise ValueError("runs: give at least one run folder; got none")
+    given = list({Path(folder).resolve(): Path(folder) for folder in folders}.items())
+    for _, folder in given:
+        _check(folder)
+    labels = _labels([place for place, _ in given])
+    return {label: read_run(folder) for label, (_, folder) in zip(labels, given, strict=True)}
+
+
+def _check(folder: Path) -> None:
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder} is no run folder: there is no such folder")
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no run folder: it is a file")
+    if not any((folder / name).is_file() for name in FILES):
+        below = sorted(path.parent for path in folder.glob("*/config.yaml"))
+        hint = f"; there are runs in it, such as {below[0]}" if below else ""
+        raise ValueError(f"{folder} is no run folder: it has none of {', '.join(FILES)}{hint}")
+
+
+def _labels(places: Sequence[Path]) -> list[str]:
+    """The last parts of paths, as many as make them differ.
+
+    Example:
+        >>> _labels([Path("/a/one/dsf"), Path("/a/two/dsf"), Path("/a/two/moco")])
+        ['one/dsf', 'two/dsf', 'moco']
+    """
+    result = []
+    for place in places:
+        parts = place.parts
+        count = 1
+        while count < len(parts) and any(
+            other.parts[-count:] == parts[-count:] for other in places if other != place
+        ):
+            count += 1
+        result.append("/".join(parts[-count:]).replace(os.sep, "/") or str(place))
+    return result
+
+
+def whose(runs: Runs, label: str) -> str:
+    """What begins a sentence about one of several runs."""
+    return f"{label}: " if len(runs) > 1 else ""
+
+
+def slug(label: str) -> str:
+    """A label as the name of a file.
+
+    Example:
+        >>> slug("after training"), slug("two/lr=0.06")
+        ('after-training', 'two-lr-0.06')
+    """
+    return re.sub(r"[^\w.]+", "-", label).strip("-.") or "run"
 
 
 def read_run(folder: Path | str) -> Run:

@@ -1,9 +1,12 @@
 """Tables: rows in, markup out."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from dsf.experiments.page.markup import Markup, tag
+from dsf.experiments.page.markup import Markup, tag, text
+
+DASH = "\N{EN DASH}"  # where nothing was measured
 
 
 def table(
@@ -46,6 +49,11 @@ def pairs(values: Mapping[str, object]) -> Markup:
         tag("div", tag("dt", name), tag("dd", shown(value))) for name, value in values.items()
     )
     return tag("dl", *entries, class_="pairs")
+
+
+def breakable(path: str) -> Markup:
+    """A dotted path that may go on in the next line after a dot or an underscore."""
+    return Markup(re.sub(r"([._])", r"\1<wbr>", text(path)))
 
 
 def flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -13,7 +13,7 @@ from dsf.experiments import build
 from dsf.experiments.subjects import (
     Opened,
     about_run,
-    chosen_device,
+    choose_device,
     load_run,
     make_task,
     usual_size,
@@ -98,7 +98,7 @@ def open_weights(folder: Path | str, data: str, device: str = "auto", seed: int 
     folder = Path(folder)
     about = read_json(folder / ABOUT)
     encoder = load_weights(folder)
-    place = torch.device(chosen_device(device))
+    place = torch.device(choose_device(device))
     task = make_task(data, None, None, place)
     names = ("encoder", "weights", "checkpoint", "checkpoint_sha256")
     subject = Subject(

@@ -109,7 +109,7 @@ def test_figures_stand_alone():
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in content, name
         assert 'fill="#ffffff"' in content
-        assert len(content) < 50_000
+        assert len(content) < 60_000
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""Reports: runs on one page, and their figures as files."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dsf.data.files import write_file
+from dsf.experiments.looks import left_out, look_at_runs
+from dsf.experiments.page import make_page, read_runs
+
+
+class Report(NamedTuple):
+    """What a report leaves behind: its page, and the files of its figures."""
+
+    page: Path
+    figures: list[Path]
+
+
+def write_report(
+    folders: Sequence[Path | str],
+    page: Path | str = "report.html",
+    figures: Path | str | None = None,
+    title: str | None = None,
+    pictures: bool = True,
+    device: str = "auto",
+    say: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Write a page about one run, or about several side by side.
+
+    Args:
+        folders: of runs, finished or not, as complete as they happen to be.
+        page: the HTML file.
+        figures: a folder for the figures as SVG and PNG, besides.
+        title: of the page; by default the names of the runs.
+        pictures: show views and features too, for which images and weights must be there.
+        device: where features are computed: cpu, cuda or auto.
+        say: told what happens next.
+    """
+    page = Path(page)
+    if page.is_dir():
+        raise ValueError(
+            f"page must be a file such as {page / 'report.html'}; got the folder {page}"
+        )
+    if not page.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {page}: there is no folder {page.parent}")
+    runs = read_runs(folders)
+    places = {label: run.folder for label, run in runs.items()}
+    shown = look_at_runs(places, device, say) if pictures else left_out(list(runs))
+    made = make_page(title or _title(list(runs)), _lead(len(runs)), runs, shown)
+    write_file(page, made.html.encode())
+    written = [] if figures is None else made.figures.write(Path(figures))
+    return Report(page, written)
+
+
+def _title(labels: Sequence[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{len(labels)} runs side by side"
+
+
+def _lead(count: int) -> str:
+    if count == 1:
+        return (
+            "A training run of dsf: what it was told, what it reached, and what it learned to see."
+        )
+    return (
+        "Training runs of dsf: by what they differ, what each reached, and what it learned to see."
+    )
