@@ -27,12 +27,12 @@ import torch
 from PIL import Image, ImageFilter
 from report import (
     Report,
-    finish,
     graph_milliseconds,
     milliseconds,
     parse,
     peak_mib,
     provenance,
+    save,
     show,
 )
 from torch import Tensor
@@ -252,7 +252,7 @@ def main() -> None:
             f"{setting.views} views, on {report['provenance']['gpu'] or device}"
         )
         show(title, rows)
-    finish(report, arguments)
+        save(report, arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ definition, 8 BatchNorms each on its own slice (which take too long to compile),
 """
 
 import torch
-from report import Report, finish, milliseconds, parse, peak_mib, provenance, show
+from report import Report, milliseconds, parse, peak_mib, provenance, save, show
 from torch import Tensor, nn
 
 from dsf.models import create_encoder, split_batch_norm
@@ -84,7 +84,7 @@ def main() -> None:
     }
     report["rows"] = measure(device, arguments.repeats)
     show(f"ResNet forward and backward on {device}", report["rows"])
-    finish(report, arguments)
+    save(report, arguments)
 
 
 if __name__ == "__main__":

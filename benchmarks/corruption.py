@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from report import Report, finish, milliseconds, parse, provenance, show
+from report import Report, milliseconds, parse, provenance, save, show
 from torch import Tensor, nn
 
 from dsf.data import load
@@ -264,11 +264,13 @@ def main() -> None:
             f"{IMAGES[device]:,} images through {ENCODER[device][0]}, on {where}",
             rows,
         )
+        save(report, arguments)
         report["types"] = by_type(device, repeats)
         show(f"{BATCH[device]:,} images, mean over severities, on {where}", report["types"])
+        save(report, arguments)
         report["rivals"] = beside_rivals(device, repeats)
         show(f"100 images of severity {RIVAL_SEVERITY}, ms", report["rivals"])
-    finish(report, arguments)
+    save(report, arguments)
 
 
 if __name__ == "__main__":

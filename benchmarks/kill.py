@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from report import Report, finish, provenance, show
+from report import Report, provenance, save, show
 
 from dsf.training import Checkpoints, read_metrics
 from dsf.training.checkpoints import read
@@ -124,7 +124,7 @@ def main() -> None:
     report["kills"] = rows
     show(f"steps lost by each kill; a checkpoint every {EVERY} steps", rows)
     print(f"\n{len(rows)} kills; the end is the same to the bit as without them")
-    finish(report, arguments)
+    save(report, arguments)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 import torch
-from report import Report, finish, milliseconds, parse, peak_mib, provenance, show
+from report import Report, milliseconds, parse, peak_mib, provenance, save, show
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
@@ -140,6 +140,7 @@ def main() -> None:
             "rows": rows,
         }
         show(f"{train:,} x {test:,}, {classes} classes, float32, on {where}", rows)
+        save(report, arguments)
     on_cpu = (
         ("faiss-cpu", with_faiss, FAISS_SIZE, torch.float32),
         ("scikit-learn", scikit_learn, SCIKIT_LEARN_SIZE, torch.float64),
@@ -154,7 +155,7 @@ def main() -> None:
         rows = measure(samples, {name: rival}, min(5, arguments.repeats))
         report[name] = {"train": train, "test": test, "rows": rows}
         show(f"{train:,} x {test:,}, 10 classes, {str(dtype)[6:]}, on the CPU", rows)
-    finish(report, arguments)
+        save(report, arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ is checked against the eager one first. On a GPU, calls this small spend their t
 ``cudagraphs_ms`` is compiled with mode="reduce-overhead", ``graph_ms`` the compiled call replayed
 as one CUDA graph, as a captured training step does it.
 
-A second table is for a matrix of logits of 1 GiB (4,096 x 65,536; a sixteenth of it on a CPU):
+Before that comes a table for a matrix of logits of 1 GiB (4,096 x 65,536; a sixteenth of it on a CPU):
 stored, and streamed: by the Triton kernel on a GPU, by blocks of 4,096 negatives elsewhere and
 where the kernel is switched off. ``error`` is that of the gradient relative to float64, in norm.
 """
@@ -23,12 +23,12 @@ import torch
 from report import (
     Report,
     cuda_milliseconds,
-    finish,
     graph_milliseconds,
     milliseconds,
     parse,
     peak_mib,
     provenance,
+    save,
     show,
 )
 from torch import Tensor, nn
@@ -174,11 +174,12 @@ def main() -> None:
     report: Report = {
         "provenance": provenance("benchmarks/loss.py", arguments, seed=SEED, device=device, **sizes)
     }
-    report["losses"] = measure(device, arguments.repeats)
-    show(f"forward and backward on {report['provenance']['gpu'] or device}", report["losses"])
     report["streaming"] = measure_streaming(device, max(1, arguments.repeats // 5))
     show("DSF with its logits stored, and streamed", report["streaming"])
-    finish(report, arguments)
+    save(report, arguments)
+    report["losses"] = measure(device, arguments.repeats)
+    show(f"forward and backward on {report['provenance']['gpu'] or device}", report["losses"])
+    save(report, arguments)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """What the benchmarks share: tables, provenance, timing on a CUDA device."""
 
 import argparse
-import json
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from dsf.allocator import keep_freed_memory
+from dsf.data.files import write_json
 from dsf.training.environment import source_commit
 
 Report = dict[str, Any]
@@ -44,13 +45,12 @@ def provenance(script: str, arguments: argparse.Namespace, **more: object) -> di
     }
 
 
-def finish(report: Report, arguments: argparse.Namespace) -> None:
-    """Complete the provenance and write the report where asked."""
-    report["provenance"]["wall_s"] = time.time() - report["provenance"].pop("started")
+def save(report: Report, arguments: argparse.Namespace) -> None:
+    """Write what there is so far, where asked: a benchmark that is cut short loses no table."""
     if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(report, file, indent=2)
-            file.write("\n")
+        origin = dict(report["provenance"])
+        origin["wall_s"] = time.time() - origin.pop("started")
+        write_json(Path(arguments.json), report | {"provenance": origin})
 
 
 def milliseconds(function: Callable[[], object], device: str, repeats: int) -> float:

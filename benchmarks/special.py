@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.special
 import torch
-from report import Report, cuda_milliseconds, finish, parse, provenance, show
+from report import Report, cuda_milliseconds, parse, provenance, save, show
 from torch import Tensor
 
 from dsf.vmf import bessel_ratio, log_partition
@@ -126,7 +126,7 @@ def main() -> None:
             show(f"the same on {torch.cuda.get_device_name()}", result["cuda"])
     result["range"] = range_of_scipy()
     show("where SciPy's pair returns 0, inf or nan, over kappa in [1e-8, 1e8]", result["range"])
-    finish(result, arguments)
+    save(result, arguments)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from report import Report, finish, provenance, show
+from report import Report, provenance, save, show
 
 from dsf.data import Batch, Chunk, Source, Split, Store, writer
 from dsf.data.progress import Progress
@@ -191,12 +191,15 @@ def main() -> None:
         }
         report |= {"recipe": arguments.recipe, "overrides": overrides, "steps": arguments.steps}
         kinds = [arguments.only] if arguments.only else ["views", "step"]
-        report["rows"] = [compare(kind, settings, split, arguments.steps) for kind in kinds]
+        report["rows"] = []
+        for kind in kinds:
+            report["rows"].append(compare(kind, settings, split, arguments.steps))
+            save(report, arguments)
         report["resumed_at_batch"] = check_resume(settings[False], split)
     size = report["store"]["gibibytes"]
     show(f"{len(split):,} images of {split.image_size} pixels, {size:.2f} GiB", report["rows"])
     print(f"\nbegun again at batch {report['resumed_at_batch']} of an epoch: the same images")
-    finish(report, arguments)
+    save(report, arguments)
 
 
 if __name__ == "__main__":
