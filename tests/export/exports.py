@@ -7,7 +7,14 @@ import tiny
 from dsf.experiments import train
 
 # Two steps each: enough that no tensor is as it was made.
-SHORT = ["data.limit=32", "epochs=1", "views.count=2", "loss.queue=32", "batch_norm.splits=2"]
+SHORT = [
+    "data.limit=32",
+    "epochs=1",
+    "views.count=2",
+    "loss.queue=32",
+    "batch_norm.splits=2",
+    "knn.k=20",
+]
 TRANSFORMER = [
     "method=mocov3",
     "loss.queue=0",

@@ -7,12 +7,12 @@ from pathlib import Path
 from dsf.commands.parser import Parser
 
 _DESCRIPTION = """\
-Write a run's encoder so that another library loads it: weights and a model card
-with the code to load them and the run's results. That code is run first: its
-features must equal the run's to 1e-4.
+Write a run's encoder for another library: weights, and a model card with the
+code to load them and the run's results. That code is run first: its features
+must equal the run's to 1e-4.
   timm         timm.create_model("local-dir:FOLDER", pretrained=True)
   torchvision  a state dict for its ResNets and vision transformers
-  huggingface  dsf.from_pretrained(FOLDER); transformers, where timm has the model
+  huggingface  dsf.from_pretrained(FOLDER); transformers, if timm has the model
   onnx         one file for ONNX Runtime, with batches of any size"""
 
 

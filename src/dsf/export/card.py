@@ -6,7 +6,6 @@ from typing import Any
 import yaml
 
 import dsf
-from dsf.data.embedded import counts
 from dsf.data.registry import EMBEDDED
 from dsf.evaluation import Geometry
 from dsf.experiments.evaluations import shown_numbers
@@ -31,7 +30,8 @@ def model_card(source: Source, target: Target) -> str:
         f"---\n{yaml.safe_dump(_metadata(source, target), sort_keys=False)}---",
         f"# {source.title}",
         f"An image encoder, {_encoder(source)}, trained without labels on {_data(source)} "
-        f"for {_count(settings.epochs, 'epoch')} with {_LOSSES[settings.loss.name]}, by dsf, which implements "
+        f"for {settings.epochs} {'epoch' if settings.epochs == 1 else 'epochs'} with "
+        f"{_LOSSES[settings.loss.name]}, by dsf, which implements "
         f"[*Divergence-Based Similarity Function for Multi-View Contrastive Learning*]({_PAPER}). "
         f"It maps images of {source.image_size} x {source.image_size} pixels to {source.features} "
         "features.",
@@ -88,13 +88,7 @@ def _encoder(source: Source) -> str:
 
 
 def _data(source: Source) -> str:
-    if source.data != EMBEDDED:
-        return source.data
-    return f"{_count(sum(counts().values()), 'image')} of CIFAR-10 that come with dsf"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return "the images of CIFAR-10 that come with dsf" if source.data == EMBEDDED else source.data
 
 
 def _images(source: Source) -> str:

@@ -16,7 +16,8 @@ _BATCHES = (5, 2)
 def check(source: Source, loadings: list[Loading]) -> float:
     """Load in every way whose library is here, and compare; returns the largest difference.
 
-    Differences count in parts of the largest feature, or as they are if that is below 1.
+    Differences count in parts of the features' root mean square, or as they are if that is
+    below 1.
     """
     images = sample_images(source, sum(_BATCHES))
     with torch.no_grad():
@@ -46,7 +47,7 @@ def _difference(library: str, found: Tensor, expected: Tensor) -> float:
             f"what {library} loads gives features of the shape {tuple(found.shape)}; the run's "
             f"encoder gives {tuple(expected.shape)}: nothing is exported"
         )
-    scale = max(1.0, float(expected.abs().max()))
+    scale = max(1.0, float(expected.square().mean().sqrt()))
     difference = float((found - expected).abs().max()) / scale
     if not difference <= TOLERANCE:
         raise ValueError(

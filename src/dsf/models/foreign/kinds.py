@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -13,6 +13,7 @@ from dsf.models.foreign.names import (
     from_shortcuts,
     from_torchvision_transformer,
     is_sequence,
+    lacks_first_relu,
 )
 
 Colours = tuple[float, float, float]
@@ -59,24 +60,35 @@ class Kind:
         """Whether tensors of these names come from the project."""
         return all(any(name.startswith(need) for name in weights) for need in self.needs)
 
-    def encoder(self, weights: Weights) -> dict[str, Tensor]:
-        """The tensors of the encoder, by the names they have in timm; no classifier or head."""
+    def encoder(self, weights: Weights) -> "Found":
+        """The encoder, by the names its tensors have in timm, without classifier or head."""
         found = {
             name.removeprefix(self.prefix): tensor
             for name, tensor in weights.items()
             if name.startswith(self.prefix)
         }
+        first_relu = True
         if is_sequence(found):
+            first_relu = not lacks_first_relu(found)
             found = from_sequence(found)
         if "conv_proj.weight" in found:
             found = from_torchvision_transformer(found)
         found = from_shortcuts(found)
-        return {name: t for name, t in found.items() if not name.startswith(_CLASSIFIERS)}
+        tensors = {name: t for name, t in found.items() if not name.startswith(_CLASSIFIERS)}
+        return Found(self, tensors, first_relu)
 
     def described(self) -> str:
         """Its name, and by which names its checkpoints are known."""
         needs = (need if isinstance(need, str) else " or ".join(need) for need in self.needs)
         return f"{self.name} ({' and '.join(needs)})"
+
+
+class Found(NamedTuple):
+    """Whose an encoder is, its tensors, and whether a ReLU follows the first norm of a ResNet."""
+
+    kind: Kind
+    weights: dict[str, Tensor]
+    first_relu: bool
 
 
 # The first that fits counts.
@@ -100,8 +112,8 @@ KINDS = (
 )
 
 
-def recognise(content: Any, where: str) -> tuple[Kind, dict[str, Tensor]]:
-    """The project of a file's content, and the tensors of its encoder.
+def recognise(content: Any, where: str) -> Found:
+    """The project of a file's content, and its encoder.
 
     Args:
         content: of the file.
@@ -112,7 +124,7 @@ def recognise(content: Any, where: str) -> tuple[Kind, dict[str, Tensor]]:
         raise ValueError(f"{where} is part of a run: give the run's folder instead")
     for kind in KINDS:
         if kind.fits(weights):
-            return kind, kind.encoder(weights)
+            return kind.encoder(weights)
     raise ValueError(
         f"{where} holds no encoder that is known. Its tensors are called {_summary(weights)}; "
         f"understood are {', '.join(kind.described() for kind in KINDS)}"

@@ -60,7 +60,7 @@ def load_foreign(path: str | Path, options: Mapping[str, Any] | None = None) -> 
     path, chosen = Path(path), dict(options or {})
     for option in chosen.keys() - set(_OPTIONS):
         raise ValueError(f"options of a checkpoint are {', '.join(_OPTIONS)}; got {option!r}")
-    kind, weights = recognise(read(path), str(path))
+    kind, weights, first_relu = recognise(read(path), str(path))
     try:
         if "encoder" in chosen:
             name, made_with = str(chosen["encoder"]), {}
@@ -75,6 +75,8 @@ def load_foreign(path: str | Path, options: Mapping[str, Any] | None = None) -> 
     small = has_small_stem(weights)
     if small and kind.padding != 1:
         encoder.conv1.padding = (kind.padding, kind.padding)  # type: ignore[union-attr]
+    if not first_relu:
+        encoder.act1 = nn.Identity()
     mean, std = kind.small if small else kind.normalisation
     return Foreign(
         encoder.eval(),

@@ -56,6 +56,15 @@ def is_sequence(names: Iterable[str]) -> bool:
     return "0.weight" in found and any(re.match(r"\d+\.0\.conv1\.", name) for name in found)
 
 
+def lacks_first_relu(names: Iterable[str]) -> bool:
+    """Whether the ReLU after the first norm got lost when such a ResNet was taken apart.
+
+    It does where it is no child but part of ``forward``, as in lightly's own ResNet: the four
+    layers then follow the norm without a gap.
+    """
+    return any(name.startswith("2.0.conv1.") for name in names)
+
+
 def from_sequence(weights: Weights) -> dict[str, Tensor]:
     """Tensors of such a ResNet by the names of its layers; what comes after these is left out.
 
