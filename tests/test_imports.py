@@ -43,7 +43,7 @@ loss = DSFLoss(mode="exact", memory_bank_size=(8, 16))(views, torch.randn(4, 3, 
 loss.backward()
 assert views.grad.abs().sum() > 0
 known = VonMisesFisher(torch.eye(16)[0], torch.tensor(50.0))
-draws = known.rsample((100,))
+draws = known.sample((100,))
 assert torch.distributions.kl_divergence(known, known) == 0
 assert jeffreys(torch.tensor(2.0), torch.tensor(2.5), torch.tensor(0.5), 16) > 0
 print(float(known.log_prob(draws).mean()))

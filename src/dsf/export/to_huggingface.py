@@ -6,7 +6,7 @@ from typing import Any
 from dsf.data.files import write_json
 from dsf.export.source import Source
 from dsf.export.target import Loading, Target, literal, write_weights
-from dsf.export.to_timm import by_name, find_model, make_config
+from dsf.export.to_timm import LOCAL, by_name, find_model, make_config
 from dsf.models.pretrained import CONFIG, SECTION
 
 
@@ -26,12 +26,13 @@ class HuggingFace(Target):
         """By dsf, and by those who share timm's format."""
         code = f"encode = dsf.from_pretrained({literal(folder)})\n"
         own = Loading("dsf", ("import dsf",), code)
-        return [own, by_name(folder), _transformers(folder)] if find_model(source) else [own]
+        model = find_model(source)
+        return [own, by_name(model, folder), _transformers(folder)] if model else [own]
 
     def note(self, source: Source) -> str:
         """Who else reads it."""
         if find_model(source):
-            return ""
+            return LOCAL
         return (
             "Neither timm nor transformers has this architecture by name; huggingface_hub "
             "downloads it, and `dsf export --to timm` shows how timm loads it."

@@ -15,6 +15,11 @@ _TRANSFORMERS = {
     "mocov3-vit-base": "vit_base_patch16_224",
 }
 _MOCOV3_HEADS = 12
+# Before 1.0.26 timm reads such folders, but no safetensors in them.
+LOCAL = (
+    'From timm 1.0.26 on, `timm.create_model("local-dir:FOLDER", pretrained=True)` loads this '
+    "folder by itself; the code below does the same with any version."
+)
 # What only says how weights begin, or what dsf's own constructors take.
 _OURS = ("stem", "width", "image_size", "freeze_patch_embed", "zero_init_last", "weight_init")
 
@@ -79,14 +84,13 @@ class Timm(Target):
 
     def loadings(self, source: Source, folder: str) -> list[Loading]:
         """By its name, or into a ResNet whose stem is replaced."""
-        if find_model(source):
-            return [by_name(folder)]
-        return [_small_stem(source, folder)]
+        model = find_model(source)
+        return [by_name(model, folder) if model else _small_stem(source, folder)]
 
     def note(self, source: Source) -> str:
-        """Why there is more to do than to name it."""
+        """Why there is more to do than to name it, or a shorter way."""
         if find_model(source):
-            return ""
+            return LOCAL
         return (
             "timm's ResNets begin with a 7 x 7 convolution of stride 2 and a pooling, and no "
             "argument changes that: the code replaces both by what this encoder has for small "
@@ -94,10 +98,15 @@ class Timm(Target):
         )
 
 
-def by_name(folder: str) -> Loading:
-    """A folder that timm loads by itself."""
-    place = literal(f"local-dir:{folder}")
-    code = f"encode = timm.create_model({place}, pretrained=True).eval()\n"
+def by_name(model: Model, folder: str) -> Loading:
+    """A model of timm with the weights of a folder."""
+    options = "".join(f"    {name}={literal(value)},\n" for name, value in model.options.items())
+    code = (
+        "encode = timm.create_model(\n"
+        f"    {literal(model.architecture)},\n    num_classes=0,\n{options}"
+        f"    checkpoint_path={literal(str(Path(folder) / WEIGHTS))},\n"
+        ").eval()\n"
+    )
     return Loading("timm", ("import timm",), code)
 
 
