@@ -293,6 +293,10 @@ def test_an_exported_folder(run, tmp_path, monkeypatch):
         encoder, ["knn"], "cpu", data="embedded", size=16, choices=Choices(k=20), folder="direct"
     )
     assert direct["knn@embedded k=20 size=16"]["backbone"] == found["backbone"]
+    file = folder / "model.safetensors"  # whose folder says what it is
+    assert call(file, "--k", 20, "--data", "embedded", "--size", 16) == 0
+    again = read_json(tmp_path / "runs" / "mine" / "results.json")
+    assert again == kept
     assert call(folder, "width=4", "--data", "embedded") == 1
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from dsf.data.files import read_json
 from dsf.models import ENCODERS, create_encoder
 from dsf.models.foreign import SUFFIXES, load_foreign
-from dsf.models.pretrained import CONFIG, from_pretrained, is_exported
+from dsf.models.pretrained import CONFIG, WEIGHTS, from_pretrained, is_exported
 
 _LIBRARIES = ("timm/", "torchvision/")
 
@@ -57,6 +57,8 @@ def find_encoder(
         if pretrained:
             raise ValueError(f"pretrained: {source} has its own weights")
         path = Path(source)
+        if path.name == WEIGHTS and is_exported(path.parent):
+            path = path.parent  # its config.json says what no tensor does
         return _exported(path, options) if path.is_dir() else _foreign(path, options)
     if isinstance(source, str):
         name, encoder = source, _create(source, options, pretrained, seed)

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dsf.models import create_encoder, load_foreign
+from dsf.models.foreign.names import to_torchvision_transformer
 
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
 
@@ -163,7 +164,9 @@ def test_moco(tmp_path):
     )
     state |= prefixed("module.encoder_q.fc.", mlp(512, 512))
     state["module.queue"] = torch.randn(8, 32)
-    torch.save({"epoch": 200, "arch": "resnet18", "state_dict": state}, tmp_path / "moco.pth.tar")
+    content = {"epoch": 200, "arch": "resnet18", "state_dict": state}
+    # As torch wrote files in the year of MoCo.
+    torch.save(content, tmp_path / "moco.pth.tar", _use_new_zipfile_serialization=False)
     found = load_foreign(tmp_path / "moco.pth.tar")
     assert (found.kind, found.name) == ("MoCo", "resnet18")
     assert same(found, encoder, size=64)
@@ -249,8 +252,25 @@ def test_torchvisions_transformer(tmp_path):
     ).eval()
     torch.save(encoder.state_dict(), tmp_path / "vit.pth")
     encoder.heads = nn.Identity()
-    found = load_foreign(tmp_path / "vit.pth")
+    with pytest.raises(ValueError, match="heads a transformer of torchvision of width 384 has"):
+        load_foreign(tmp_path / "vit.pth")
+    found = load_foreign(tmp_path / "vit.pth", {"num_heads": 6})
     assert found.kind == "torchvision"
+    assert same(found, encoder)
+
+
+@pytest.mark.parametrize("kind", ["timm", "torchvision", "solo-learn"])
+def test_positions_tell_mocov3s_transformers(tmp_path, kind):
+    """Its small one has twice the heads of timm's, and no tensor but the positions says so."""
+    encoder = create_encoder("mocov3-vit-small", image_size=32, depth=2).eval()
+    state = encoder.state_dict()
+    if kind == "torchvision":
+        state = to_torchvision_transformer(state)
+    if kind == "solo-learn":
+        state = prefixed("backbone.", encoder) | prefixed("classifier.", nn.Linear(384, 10))
+    torch.save(state, tmp_path / "vit.pth")
+    found = load_foreign(tmp_path / "vit.pth")
+    assert (found.kind, found.options["num_heads"]) == (kind, 12)
     assert same(found, encoder)
 
 
@@ -288,7 +308,9 @@ class Trap:
 def test_nothing_is_executed(tmp_path):
     for name, content in (("trap.pth", {"state_dict": {}, "args": Trap()}), ("bare.pt", Trap())):
         torch.save(content, tmp_path / name)
-        with pytest.raises(ValueError, match="more than tensors and plain values"):
+        with pytest.raises(
+            ValueError, match=r"would run code \(_?pytest\S+\): keep its state_dict"
+        ):
             load_foreign(tmp_path / name)
     (tmp_path / "old.pth").write_bytes(pickle.dumps(Trap()))
     with pytest.raises(ValueError, match="old.pth"):
@@ -352,9 +374,10 @@ def test_tensors_that_do_not_fit(tmp_path):
 def test_files_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing.pth is not there"):
         load_foreign(tmp_path / "nothing.pth")
-    (tmp_path / "empty.pth").write_bytes(b"")
-    with pytest.raises(ValueError, match="empty.pth"):
-        load_foreign(tmp_path / "empty.pth")
+    for content in (b"", b"hello world", b"PK\x03\x04 and no more"):
+        (tmp_path / "other.pth").write_bytes(content)
+        with pytest.raises(ValueError, match="other.pth is not a file of torch.save, or damaged"):
+            load_foreign(tmp_path / "other.pth")
     (tmp_path / "text.safetensors").write_text("not this")
     with pytest.raises(ValueError, match="is not a safetensors file"):
         load_foreign(tmp_path / "text.safetensors")

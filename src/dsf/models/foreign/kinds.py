@@ -24,8 +24,8 @@ _SOLO_CIFAR: tuple[Colours, Colours] = ((0.4914, 0.4822, 0.4465), (0.2470, 0.243
 # Heads of timm's transformers by width, which no tensor tells.
 _HEADS: Mapping[int, int] = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}
 _MOCOV3_HEADS: Mapping[int, int] = {384: 12, 768: 12, 1024: 16, 1280: 16}
-# solo-learn has two transformers of the other widths, that of MoCo v3 and that of all others.
-_SOLO_HEADS: Mapping[int, int] = {768: 12, 1024: 16}
+# Of the other widths solo-learn has several transformers, and torchvision has none by name.
+_WIDE_HEADS: Mapping[int, int] = {768: 12, 1024: 16, 1280: 16}
 
 # Where files keep the tensors of a model, beside the optimiser and the like.
 _CONTAINERS = ("state_dict", "model", "model_state_dict")
@@ -103,11 +103,11 @@ KINDS = (
         "backbone.",
         small=_SOLO_CIFAR,
         padding=2,
-        heads=_SOLO_HEADS,
+        heads=_WIDE_HEADS,
     ),
     Kind("timm or torchvision", ("conv1.", "layer1.")),
     Kind("timm", ("patch_embed.proj.", "blocks.")),
-    Kind("torchvision", ("conv_proj.", "encoder.layers.")),
+    Kind("torchvision", ("conv_proj.", "encoder.layers."), heads=_WIDE_HEADS),
     Kind("an nn.Sequential of a ResNet", ("0.weight", "1.running_mean")),
 )
 

@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import pickle
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,17 +108,15 @@ def read(path: Path) -> Any:
         with torch.serialization.safe_globals([argparse.Namespace]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).split(". ")[-1].strip() or str(error)
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        if asked is None:
+            raise ValueError(f"{path} is not a file of torch.save, or damaged") from None
         raise ValueError(
-            f"{path} holds more than tensors and plain values, which only running its code would "
-            f"read; keep its state_dict alone, by torch.save or safetensors ({_cause(reason)})"
+            f"{path} holds more than tensors and plain values, which is not read, since it would "
+            f"run code ({asked[1]}): keep its state_dict alone, by torch.save or safetensors"
         ) from None
-    except (EOFError, KeyError, RuntimeError) as error:
-        raise ValueError(f"{path} is not a file of torch.save: {_cause(str(error))}") from None
-
-
-def _cause(text: str) -> str:
-    return text.strip().splitlines()[0][:200] if text.strip() else "it ends too early"
+    except (EOFError, KeyError, RuntimeError):
+        raise ValueError(f"{path} is not a file of torch.save, or damaged") from None
 
 
 @torch.no_grad()

@@ -5,6 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from dsf.models.encoders import sine_cosine_positions
 from dsf.models.foreign.kinds import Kind
 from dsf.models.foreign.names import Weights
 
@@ -18,6 +22,7 @@ _RESNETS: dict[tuple[bool, tuple[int, ...]], str] = {
 }
 _NARROW = (False, (1, 1, 1, 1))
 _TRANSFORMERS = {192: "tiny", 384: "small", 768: "base", 1024: "large"}
+_MOCOV3_HEADS = {192: 12, 384: 12, 768: 12}
 # Of the kernel of the first convolution.
 _LARGE, _SMALL = 7, 3
 
@@ -75,6 +80,8 @@ def _transformer(kind: Kind, weights: Weights, heads: int | None) -> tuple[str, 
             f"widths {tuple(_TRANSFORMERS)}; encoder=timm/NAME says which model it is"
         )
     side = math.isqrt(weights["pos_embed"].shape[1] - 1)
+    if _has_mocov3_positions(weights["pos_embed"], side):
+        heads = heads or _MOCOV3_HEADS.get(width)
     heads = heads or kind.heads.get(width)
     if heads is None:
         raise ValueError(
@@ -88,6 +95,14 @@ def _transformer(kind: Kind, weights: Weights, heads: int | None) -> tuple[str, 
         return own, size | {"image_size": patch * side, "depth": depth}
     size |= {"img_size": patch * side, "patch_size": patch, "depth": depth}
     return f"timm/vit_{_TRANSFORMERS[width]}_patch16_224", size
+
+
+def _has_mocov3_positions(positions: Tensor, side: int) -> bool:
+    """Whether they are MoCo v3's fixed ones, which other transformers of small width have not."""
+    if positions.shape[1] != side * side + 1 or positions.shape[2] % 4:
+        return False
+    expected = sine_cosine_positions(side, side, positions.shape[2])
+    return torch.allclose(positions[0, 1:].float(), expected, atol=1e-4)
 
 
 def _count(pattern: str, weights: Mapping[str, Any]) -> int:
