@@ -99,6 +99,7 @@ def test_push(small, tmp_path, monkeypatch, capsys):
     assert create == ("create", "me/mine", {"private": True, "exist_ok": True})
     assert upload == ("upload", "me/mine", {"README.md", "config.json", "model.safetensors"})
     assert "uploading to me/mine" in capsys.readouterr().err
+    assert 'snapshot_download("me/mine")' in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_push_that_fails_leaves_the_folder(small, tmp_path, monkeypatch, capsys):

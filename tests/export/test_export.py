@@ -179,13 +179,15 @@ def test_a_private_path_stays_private(evaluated):
     settings = source.settings.model_copy(
         update={"data": source.settings.data.model_copy(update={"name": place})}
     )
-    environment = source.environment | {"command": f"dsf train demo data.name={place}"}
+    command = f"dsf train demo data.name={place} -o {evaluated}"
+    environment = source.environment | {"command": command}
     config = source.config.replace("name: embedded", f"name: {place}")
     changed = dataclasses.replace(
         source, settings=settings, environment=environment, config=config, results={}
     )
     text = model_card(changed, TARGETS["timm"])
     assert "secret" not in text
+    assert str(evaluated.parent) not in text
     assert "folder:photos" in text
 
 

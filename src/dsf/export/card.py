@@ -23,8 +23,14 @@ _LOSSES = {
 }
 
 
-def model_card(source: Source, target: Target) -> str:
-    """The README.md of an exported folder."""
+def model_card(source: Source, target: Target, hub: str | None = None) -> str:
+    """The README.md of an exported folder.
+
+    Args:
+        source: what is exported.
+        target: for whom.
+        hub: ``user/name`` on the Hugging Face Hub, if it goes there.
+    """
     settings = source.settings
     parts = [
         f"---\n{yaml.safe_dump(_metadata(source, target), sort_keys=False)}---",
@@ -38,7 +44,10 @@ def model_card(source: Source, target: Target) -> str:
         "## How to load it",
         target.note(source),
         *(_block(source, loading) for loading in target.loadings(source, ".")),
-        f"Images: {_images(source)}; levels are divided by 255, then normalised as above.",
+        f'`huggingface_hub.snapshot_download("{hub}")` brings the folder from the Hub.'
+        if hub
+        else "",
+        f"In the evaluations images were seen {_images(source)}.",
         "## Results",
         _results(source),
         "## How it was trained",
@@ -58,7 +67,7 @@ def _block(source: Source, loading: Loading) -> str:
         mean, std = (_array("numpy.array", part, ', dtype="float32"') for part in _colours(source))
         code = loading.script(
             ("import numpy",),
-            f'images = numpy.random.rand{shape}.astype("float32")  # levels / 255\n'
+            f'\nimages = numpy.random.rand{shape}.astype("float32")  # levels / 255\n'
             f"mean = {mean}\nstd = {std}\n"
             f"features = encode((images - mean) / std)  # (2, {source.features})\n",
         )
@@ -66,7 +75,7 @@ def _block(source: Source, loading: Loading) -> str:
         mean, std = (_array("torch.tensor", part) for part in _colours(source))
         code = loading.script(
             ("import torch",),
-            f"images = torch.rand{shape}  # levels / 255\n"
+            f"\nimages = torch.rand{shape}  # levels / 255\n"
             f"mean = {mean}\nstd = {std}\n"
             "with torch.no_grad():\n"
             f"    features = encode((images - mean) / std)  # (2, {source.features})\n",
@@ -93,7 +102,8 @@ def _data(source: Source) -> str:
 
 def _images(source: Source) -> str:
     shown = [entry["protocol"].get("test_images") for entry in _accuracies(source).values()]
-    return shown[0] if shown and shown[0] else "resized to a square"
+    text = shown[0] if shown and shown[0] else "whole, resized"
+    return f"as {text}" if text.startswith("the ") else text
 
 
 def _accuracies(source: Source) -> dict[str, dict[str, Any]]:
@@ -117,7 +127,7 @@ def _results(source: Source) -> str:
     return (
         _table(("evaluation", "measure", "value", "before training"), rows)
         + "\n\nOne run, seed "
-        + f"{source.settings.seed}. Nothing was chosen on test labels."
+        + f"{source.settings.seed}. No evaluation chose anything on test labels."
     )
 
 
@@ -193,10 +203,11 @@ def _metadata(source: Source, target: Target) -> dict[str, Any]:
 
 
 def _hub_result(name: str, what: str, value: float, data: str) -> dict[str, Any]:
+    kind = "accuracy" if what in ("backbone", "projection") else what  # which features kNN had
     return {
         "task": {"type": "image-classification"},
         "dataset": {"name": data, "type": data},
         "metrics": [
-            {"type": what, "value": round(100 * value, 2), "name": f"{name}, {what} (%)"},
+            {"type": kind, "value": round(100 * value, 2), "name": f"{name}, {what} (%)"},
         ],
     }

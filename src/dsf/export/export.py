@@ -67,7 +67,7 @@ def export_run(
         target.write(source, aside)
         say(f"comparing features with {source.checkpoint}")
         difference = check(source, target.loadings(source, str(aside)))
-        write_file(aside / CARD, model_card(source, target).encode())
+        write_file(aside / CARD, model_card(source, target, push_to).encode())
         os.replace(aside, place)
         sync_folder(place.parent)
     finally:

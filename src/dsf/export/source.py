@@ -84,7 +84,8 @@ class Source:
         }
 
     def public(self, text: str) -> str:
-        """A text without the way to the folder of images."""
+        """A text without the ways to the folders of images and of the run."""
+        text = text.replace(str(self.run.resolve()), self.title)
         return text.replace(self.settings.data.name, self.data)
 
 

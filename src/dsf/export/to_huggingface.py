@@ -43,6 +43,6 @@ def _transformers(folder: str) -> Loading:
     code = (
         f"model = AutoModel.from_pretrained({literal(folder)}).eval()\n\n\n"
         "def encode(images):\n"
-        "    return model(pixel_values=images).pooler_output\n\n\n"
+        "    return model(pixel_values=images).pooler_output\n\n"
     )
     return Loading("transformers", ("from transformers import AutoModel",), code)

@@ -53,7 +53,7 @@ class ONNX(Target):
         code = (
             f"session = onnxruntime.InferenceSession({path})\n\n\n"
             "def encode(images):\n"
-            '    return session.run(["features"], {"images": images})[0]\n\n\n'
+            '    return session.run(["features"], {"images": images})[0]\n\n'
         )
         return [Loading("onnxruntime", ("import onnxruntime",), code, arrays=True)]
 
