@@ -198,11 +198,12 @@ def test_lightly_with_torchvisions_resnet(tmp_path):
     assert (found.kind, found.name, found.options) == ("lightly", "resnet18", {})
 
 
-def test_solo_learn_on_cifar(tmp_path):
+@pytest.mark.parametrize("name", ["backbone", "encoder"])
+def test_solo_learn_on_cifar(tmp_path, name):
     """Its stem for CIFAR pads by two pixels, which no tensor tells."""
     encoder = resnet18(small=True, padding=2)
-    state = prefixed("backbone.", encoder) | prefixed("classifier.", nn.Linear(512, 10))
-    state |= prefixed("projector.", mlp(512, 64)) | prefixed("momentum_backbone.", resnet18(True))
+    state = prefixed(f"{name}.", encoder) | prefixed("classifier.", nn.Linear(512, 10))
+    state |= prefixed("projector.", mlp(512, 64)) | prefixed(f"momentum_{name}.", resnet18(True))
     state |= prefixed("momentum_projector.", mlp(512, 64)) | {"queue": torch.randn(2, 8, 16)}
     found = load_foreign(lightning(state, tmp_path / "mocov2plus-cifar10-ep=999.ckpt"))
     assert same(found, encoder)

@@ -97,13 +97,16 @@ KINDS = (
     Kind("MoCo on CIFAR", ("encoder_q.net.",), "encoder_q.net.", small=_MOCO_CIFAR),
     Kind("MoCo", ("encoder_q.",), "encoder_q."),
     Kind("lightly", ("backbone.", ("projection_head.", "prediction_head.")), "backbone."),
-    Kind(
-        "solo-learn",
-        ("backbone.", ("classifier.", "projector.")),
-        "backbone.",
-        small=_SOLO_CIFAR,
-        padding=2,
-        heads=_WIDE_HEADS,
+    *(
+        Kind(
+            "solo-learn",
+            (prefix, ("classifier.", "projector.")),
+            prefix,
+            small=_SOLO_CIFAR,
+            padding=2,
+            heads=_WIDE_HEADS,
+        )
+        for prefix in ("backbone.", "encoder.")  # now, and in its first years
     ),
     Kind("timm or torchvision", ("conv1.", "layer1.")),
     Kind("timm", ("patch_embed.proj.", "blocks.")),
