@@ -10,9 +10,10 @@ is checked against the eager one first. On a GPU, calls this small spend their t
 ``cudagraphs_ms`` is compiled with mode="reduce-overhead", ``graph_ms`` the compiled call replayed
 as one CUDA graph, as a captured training step does it.
 
-Before that comes a table for a matrix of logits of 1 GiB (4,096 x 65,536; a sixteenth of it on a CPU):
-stored, and streamed: by the Triton kernel on a GPU, by blocks of 4,096 negatives elsewhere and
-where the kernel is switched off. ``error`` is that of the gradient relative to float64, in norm.
+Before that comes a table for a matrix of logits of 1 GiB (4,096 x 65,536; a sixteenth of it on a
+CPU): stored, and streamed: by the Triton kernel on a GPU, by blocks of 4,096 negatives elsewhere
+and where the kernel is switched off. ``error`` is that of the gradient relative to float64, in
+norm.
 """
 
 import copy

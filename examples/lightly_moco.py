@@ -1,6 +1,6 @@
 """DSF in a lightly training loop: only the number of views and the loss change.
 
-    pip install 'dsf-ssl[examples]'
+    pip install 'dsf-ssl[lightly]'
     python examples/lightly_moco.py --data PATH     # a folder of images, in any structure
 
 lightly's two-view MoCo recipe contrasts one query with one key by ``NTXentLoss``. Here each image

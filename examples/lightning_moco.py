@@ -1,6 +1,6 @@
 """A method of dsf in a LightningModule.
 
-    pip install 'dsf-ssl[examples]'
+    pip install 'dsf-ssl[lightly]'
     python examples/lightning_moco.py --data PATH   # a folder of images, a folder a class
 
 ``dsf.methods`` are plain modules: ``method(views)`` gives the loss and diagnostics, and

@@ -35,7 +35,8 @@ def test_loss(run):
     assert "three N x K terms" in output
     assert {"command", "commit", "seed", "wall_s"} <= set(result["provenance"])
     assert all(row["compiled_ms"] > 0 for row in result["losses"])
-    assert [row["block"] for row in result["blocks"]] == ["all", 4096]
+    assert [row["logits"] for row in result["streaming"]][:2] == ["stored", "blocks"]
+    assert all(row["error"] < 1e-5 for row in result["streaming"])
 
 
 def test_batch_norm(run):

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from dsf import __version__
 from dsf.allocator import keep_freed_memory
-from dsf.commands import bench, data, demo, report, reproduce, train
+from dsf.commands import bench, data, demo, export, report, reproduce, train
 from dsf.commands import eval as evaluation
 from dsf.commands.parser import Parser, UsageError
 
 # A verb is a module with ``add(verbs)``, which adds its parser and sets ``run`` as a default: a
 # function of the parsed arguments that may return an exit code. Modules import what is slow inside
 # that function.
-VERBS = (demo, data, train, evaluation, report, reproduce, bench)
+VERBS = (demo, data, train, evaluation, report, export, reproduce, bench)
 
 _DESCRIPTION = "Multi-view contrastive learning with divergences between distributions of views."
 

@@ -244,6 +244,82 @@ def test_wrong_calls(capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+def test_a_checkpoint_of_others(tmp_path, monkeypatch, capsys):
+    """The same numbers as the encoder that is in it, with the normalisation that was asked for."""
+    import torch
+
+    from dsf.experiments import evaluate
+    from dsf.models import create_encoder
+
+    monkeypatch.chdir(tmp_path)
+    encoder = create_encoder("resnet-small", width=4)
+    state = {f"module.encoder_q.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    state["module.encoder_q.fc.0.weight"] = torch.zeros(8, 32)
+    torch.save({"epoch": 1, "state_dict": state, "optimizer": {"state": {}}}, "moco.pth.tar")
+    assert call("moco.pth.tar", "knn", "mean=[0.5,0.5,0.5]", "--data", "embedded") == 0
+    kept = read_json(tmp_path / "runs" / "moco" / "results.json")
+    found = kept["knn@embedded mean=[0.5, 0.5, 0.5]"]
+    protocol = found["protocol"]
+    assert protocol["encoder"] == {"name": "resnet-small", "options": {"width": 4}}
+    assert protocol["weights"] == "a checkpoint of MoCo"
+    assert protocol["checkpoint"] == "moco.pth.tar"
+    assert len(protocol["checkpoint_sha256"]) == 64
+    assert protocol["normalisation"]["mean"] == [0.5, 0.5, 0.5]
+    assert protocol["image_size"] == 32
+    encoder.pretrained_cfg = protocol["normalisation"]
+    direct = evaluate(encoder, ["knn"], "cpu", data="embedded", folder=tmp_path / "direct")
+    assert direct["knn@embedded"]["backbone"] == found["backbone"]
+    capsys.readouterr()
+    assert call("moco.pth.tar", "mean=[0.5,0.5,0.5]", "--data", "embedded") == 0
+    assert "kept, as it is there already" in capsys.readouterr().err
+
+
+def test_an_exported_folder(run, tmp_path, monkeypatch):
+    """The same number as the run's own encoder, with the normalisation of its views."""
+    from dsf.data.augment import RECIPES
+    from dsf.experiments import Choices, evaluate, load_run
+    from dsf.export import export_run
+
+    monkeypatch.chdir(tmp_path)
+    folder, _ = export_run(run, "huggingface", tmp_path / "mine")
+    assert call(folder, "knn", "--k", 20, "--data", "embedded", "--size", 16) == 0
+    kept = read_json(tmp_path / "runs" / "mine" / "results.json")
+    found = kept["knn@embedded k=20 size=16"]
+    assert found["protocol"]["weights"] == "exported"
+    assert found["protocol"]["encoder"]["name"] == "resnet-small"
+    encoder = load_run(run, "cpu")[1].encoder
+    encoder.pretrained_cfg = {"mean": RECIPES["cifar"].mean, "std": RECIPES["cifar"].std}
+    direct = evaluate(
+        encoder, ["knn"], "cpu", data="embedded", size=16, choices=Choices(k=20), folder="direct"
+    )
+    assert direct["knn@embedded k=20 size=16"]["backbone"] == found["backbone"]
+    file = folder / "model.safetensors"  # whose folder says what it is
+    assert call(file, "--k", 20, "--data", "embedded", "--size", 16) == 0
+    again = read_json(tmp_path / "runs" / "mine" / "results.json")
+    assert again == kept
+    assert call(folder, "width=4", "--data", "embedded") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.pth", "--data", "embedded"], "nothing.pth is not there"),
+        (["FILE", "--data", "embedded"], "holds no encoder that is known. Its tensors are called"),
+        (["FILE"], "data: which data set should "),
+        (["FILE", "--data", "embedded", "--random"], "is weights; name the encoder, such as"),
+        (["FILE", "--data", "embedded", "--pretrained"], "has its own weights"),
+    ],
+)
+def test_errors_of_checkpoints(tmp_path, monkeypatch, capsys, arguments, message):
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    torch.save({"bert.weight": torch.zeros(2)}, "file.pth")
+    assert call(*("file.pth" if word == "FILE" else word for word in arguments)) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_data_without_a_test_split(tmp_path, monkeypatch, capsys):
     import miniature
 

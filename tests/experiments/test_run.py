@@ -44,6 +44,7 @@ def test_the_folder_of_a_run(whole):
         "environment.json",
     }
     config = yaml.safe_load((whole / "config.yaml").read_text())
+    assert config["loss"].pop("block_size") == "auto"  # the loss decides by the size of its matrix
     assert "'auto'" not in str(config)
     assert (config["device"], config["precision"], config["compile"]) == ("cpu", "fp32", False)
     environment = read_json(whole / "environment.json")

@@ -9,8 +9,8 @@ from typing import Any
 from dsf.commands.parser import Parser, positive, seed
 
 _DESCRIPTION = """\
-Evaluate a run's encoder, or one such as timm/resnet18. results.json keeps every
-result with its protocol; what is there already is not computed again.
+Evaluate a run's encoder, one such as timm/resnet18, or a checkpoint of MoCo,
+lightly, solo-learn, timm or torchvision. What results.json has is not repeated.
   knn         votes of training images (default); --k K; --leave-one-out of them
   linear      a linear classifier on frozen features; --linear paper: trained on
               augmented views; --labels SHARE: with few labels; --compile
@@ -24,13 +24,13 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser = verbs.add_parser(
         "eval",
         help="evaluate a run, or any encoder",
-        usage="dsf eval RUN|ENCODER [EVALUATION ...] [KEY=VALUE ...] [options]",
+        usage="dsf eval RUN|ENCODER|FILE [EVALUATION ...] [KEY=VALUE ...] [options]",
         description=_DESCRIPTION,
         example="dsf eval runs/cifar10-dsf finetune --data pets --budget 0.05",
     )
     # What belongs to one evaluation stands beside it in the description.
     beside = argparse.SUPPRESS
-    parser.add_argument("source", metavar="RUN|ENCODER", help=beside)
+    parser.add_argument("source", metavar="RUN|ENCODER|FILE", help=beside)
     parser.add_argument("names", metavar="EVALUATION", nargs="*", help=beside)
     parser.add_argument("--k", type=positive, help=beside)
     parser.add_argument("--leave-one-out", action="store_true", help=beside)

@@ -104,11 +104,16 @@ def check_local_views(settings: Settings) -> None:
             ) from error
 
 
-def _encoder(settings: Settings) -> nn.Module:
-    name, options = settings.encoder.name, settings.encoder.options
-    if settings.views.local.count and name.startswith("mocov3-vit"):
+def encoder_options(settings: Settings) -> dict[str, Any]:
+    """With what the encoder of resolved settings is made."""
+    options = dict(settings.encoder.options)
+    if settings.views.local.count and settings.encoder.name.startswith("mocov3-vit"):
         options = {"dynamic_img_size": True} | options  # positions are interpolated
-    return create_encoder(name, **options)
+    return options
+
+
+def _encoder(settings: Settings) -> nn.Module:
+    return create_encoder(settings.encoder.name, **encoder_options(settings))
 
 
 def _method(settings: Settings, steps: int) -> Method:

@@ -20,6 +20,8 @@ from dsf.experiments.subjects import about_run, load_run
 
 RECIPE = "demo"
 PAGE = "report.html"
+# Settings with which it takes a minute: enough to see that all works, and that it learns.
+QUICK = ("epochs=1", "schedule.warmup_epochs=0.25", "knn.every=1")
 
 
 class Demo(NamedTuple):

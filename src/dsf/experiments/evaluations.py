@@ -22,9 +22,9 @@ from dsf.evaluation import (
     Subject,
 )
 from dsf.experiments.settings import Settings
+from dsf.experiments.sources import is_run, is_weights
 from dsf.experiments.subjects import (
     Opened,
-    is_run,
     method_subject,
     open_encoder,
     open_run,
@@ -146,8 +146,9 @@ def evaluate(
     Fine-tuning that was stopped goes on with the settings that are not yet tried.
 
     Args:
-        source: the folder of a run, an encoder such as ``timm/resnet18``, any module that maps
-            (B, 3, H, W) images to (B, F) features, or what was opened already.
+        source: the folder of a run, an encoder such as ``timm/resnet18``, a checkpoint of another
+            project or an exported folder, any module that maps (B, 3, H, W) images to (B, F)
+            features, or what was opened already.
         names: of ``NAMES``.
         device: where to compute: cpu, cuda or auto.
         data: the data set; of a run its own by default.
@@ -156,7 +157,7 @@ def evaluate(
         seed: of all that is random; by default the run's.
         random: a run's encoder as it was before training.
         pretrained: an encoder of a library with its weights.
-        options: what else an encoder takes.
+        options: what else an encoder or a checkpoint takes.
         compile: compile the encoder.
         folder: where to keep the results; by default the run's, or runs/ENCODER.
         again: compute also what is there.
@@ -177,6 +178,8 @@ def evaluate(
         opened = open_run(source, device, data, size, random, compile)
     else:
         encoder = source if isinstance(source, nn.Module) else str(source)
+        if random and isinstance(encoder, str) and is_weights(encoder):
+            raise ValueError(f"random: {source} is weights; name the encoder, such as resnet18")
         weights = pretrained and not random
         opened = open_encoder(encoder, data, device, size, weights, options, compile, seed or 0)
     choices = choices or Choices()

@@ -1,6 +1,5 @@
 """From names to what is evaluated: a run folder or an encoder, and a data set, make a subject."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,9 @@ from dsf.evaluation.scores import Metric
 from dsf.evaluation.subject import SMALL
 from dsf.experiments import build
 from dsf.experiments.settings import Settings
+from dsf.experiments.sources import find_encoder, has_own_size, weights_hash
 from dsf.methods import Method
-from dsf.models import ENCODERS, create_encoder
 from dsf.training.checkpoints import Checkpoints, load_module
-
-_LIBRARIES = ("timm/", "torchvision/")
 
 
 @dataclass(frozen=True)
@@ -48,14 +45,6 @@ class Opened:
     data: str = ""
     untrained: bool = False
     options: str = ""
-
-
-def is_run(source: str | Path | nn.Module) -> bool:
-    """Whether a source is meant to be the folder of a run, and not an encoder."""
-    if isinstance(source, nn.Module):
-        return False
-    named = str(source) in ENCODERS or str(source).startswith(_LIBRARIES)
-    return Path(source).is_dir() or not named
 
 
 def open_run(
@@ -106,10 +95,11 @@ def open_encoder(
     compile: bool = False,
     seed: int = 0,
 ) -> Opened:
-    """An encoder by its name, or any module, on a data set.
+    """An encoder by its name or its weights, or any module, on a data set.
 
     Args:
-        source: of ``dsf.models.create_encoder``, or a module with the weights it has.
+        source: of ``dsf.models.create_encoder``, or a checkpoint that ``dsf.models.load_foreign``
+            or a folder that ``dsf.from_pretrained`` takes, or a module with the weights it has.
         data: the data set.
         device: cpu, cuda or auto.
         size: of the images it sees; by default what its library says.
@@ -124,54 +114,23 @@ def open_encoder(
     place = torch.device(choose_device(device))
     task = make_task(data, None, None, place)
     chosen = dict(options or {})
-    if isinstance(source, str):
-        encoder = _create(source, chosen, pretrained, seed)
-        weights = "pretrained" if pretrained else f"random, seed {seed}"
-    else:
-        encoder, weights = source, "given"
-    known = getattr(encoder, "pretrained_cfg", None) or {}
-    if size is None and name.startswith(_LIBRARIES):
-        size = known.get("input_size", (3, 224, 224))[-1]
-    normalisation = {key: known[key] for key in ("mean", "std") if key in known}
+    found = find_encoder(source, chosen, pretrained, seed)
+    if size is None:
+        size = found.size
     subject = Subject(
-        encoder,
+        found.encoder,
         task,
         size=size,
         device=place,
         autocast=torch.bfloat16 if place.type == "cuda" else None,
         compile=compile,
-        about={
-            "encoder": {"name": name, "options": chosen},
-            "weights": weights,
-            "checkpoint": known.get("tag") if pretrained else None,
-            "weights_sha256": _weights_hash(encoder),
-        },
-        **normalisation,
+        about={**found.about, "weights_sha256": weights_hash(found.encoder)},
+        **found.normalisation,
     )
-    folder = Path("runs") / name.replace("/", "-")
+    folder = Path("runs") / found.label.replace("/", "-")
     words = " ".join(f"{key}={value}" for key, value in chosen.items())
-    untrained = weights.startswith("random")
+    untrained = str(found.about["weights"]).startswith("random")
     return Opened(subject, folder, KNN(), data=data, untrained=untrained, options=words)
-
-
-def _create(name: str, options: Mapping[str, Any], pretrained: bool, seed: int) -> nn.Module:
-    weights: dict[str, Any] = {}
-    if pretrained:
-        if not name.startswith(_LIBRARIES):
-            raise ValueError(f"pretrained: only encoders of timm/ and torchvision/ are; got {name}")
-        weights = {"pretrained": True} if name.startswith("timm/") else {"weights": "DEFAULT"}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return create_encoder(name, **options, **weights)
-
-
-def _weights_hash(encoder: nn.Module) -> str:
-    digest = hashlib.sha256()
-    for key, value in encoder.state_dict().items():
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        flat = value.detach().cpu().contiguous().flatten()
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def method_subject(
@@ -210,7 +169,7 @@ def usual_size(encoder: nn.Module, task: Task, seen: int) -> int | None:
         task: whose images they are.
         seen: the side of those views.
     """
-    if _has_own_size(encoder):
+    if has_own_size(encoder):
         return None
     stored = task.train.image_size[0]
     small = max(stored, seen) <= SMALL and not task.train.squashed
@@ -373,10 +332,6 @@ def about_run(settings: Settings, checkpoint: Path | None = None) -> dict[str, A
         state = read_json(checkpoint / "state.json")
         about["checkpoint_sha256"] = state["tensors"]["sha256"]
     return about
-
-
-def _has_own_size(encoder: nn.Module) -> bool:
-    return getattr(getattr(encoder, "patch_embed", None), "img_size", None) is not None
 
 
 def choose_device(device: str) -> str:

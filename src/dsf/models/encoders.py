@@ -5,10 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, get_args
 
-import timm
 import torch
-import torchvision
-from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
 Stem = Literal["imagenet", "cifar"]
@@ -59,11 +56,13 @@ def _resnet(name: str, stem: Stem = "imagenet", **options: Any) -> nn.Module:
         raise ValueError(f"stem must be one of {get_args(Stem)}; got {stem!r}")
     # Residual branches start alive, as in torchvision and in the codes of MoCo.
     settings = {"zero_init_last": False, **options}
-    model: nn.Module = timm.create_model(name, num_classes=0, **settings)
+    model = _timm(name, **settings)
     return _cifar_stem(model) if stem == "cifar" else model
 
 
 def _small_resnet(width: int = 16, **options: Any) -> nn.Module:
+    from timm.models.resnet import BasicBlock, ResNet
+
     settings = {"zero_init_last": False, **options}
     channels = (width, 2 * width, 4 * width, 8 * width)
     # The deep stem is the only one whose width timm leaves open; the CIFAR stem takes its place.
@@ -101,9 +100,7 @@ def _mocov3_vit(
     settings = {"num_heads": 12, **options}
     # timm's "moco" draws queries, keys and values as three dense layers, and zeroes biases; the
     # patch embedding is left to us.
-    model: Any = timm.create_model(
-        name, num_classes=0, img_size=image_size, weight_init="moco", **settings
-    )
+    model: Any = _timm(name, img_size=image_size, weight_init="moco", **settings)
     projection = model.patch_embed.proj
     bound = math.sqrt(6 / (projection.weight[0].numel() + model.embed_dim))
     nn.init.uniform_(projection.weight, -bound, bound)
@@ -130,7 +127,12 @@ def sine_cosine_positions(height: int, width: int, dimension: int) -> Tensor:
     return torch.cat([f(angle) for angle in angles for f in (torch.sin, torch.cos)], dim=1).float()
 
 
+# Libraries are imported by the encoders that need them: they take longer than all of dsf.
+
+
 def _timm(name: str, **options: Any) -> nn.Module:
+    import timm
+
     try:
         model: nn.Module = timm.create_model(name, num_classes=0, **options)
     except RuntimeError as error:
@@ -139,6 +141,8 @@ def _timm(name: str, **options: Any) -> nn.Module:
 
 
 def _torchvision(name: str, **options: Any) -> nn.Module:
+    import torchvision
+
     if name not in torchvision.models.list_models(module=torchvision.models):
         raise ValueError(f"torchvision has no classifier {name!r}")
     model: nn.Module = torchvision.models.get_model(name, **options)

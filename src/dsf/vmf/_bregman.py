@@ -4,9 +4,9 @@ For nearby concentrations the difference Phi(k + s) - Phi(k) - A(k) s is an inte
 has no cancellation; for distant ones it is a difference of kappa - Phi, which has little.
 """
 
+import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,8 +43,24 @@ def integral(k: Tensor, step: Tensor, p: int, weight: Callable[[float], float]) 
 
 
 def _gauss_legendre(nodes: int) -> tuple[tuple[float, float], ...]:
-    points, weights = np.polynomial.legendre.leggauss(nodes)
-    return tuple(zip(((1 + points) / 2).tolist(), (weights / 2).tolist(), strict=True))
+    """Points and weights on [0, 1]: the roots x of P_n, and 1 / ((1 - x^2) P_n'(x)^2)."""
+    rule = []
+    for number in range(nodes, 0, -1):
+        x = math.cos(math.pi * (number - 0.25) / (nodes + 0.5))
+        for _ in range(6):  # Newton's method, which doubles the digits: the start has two
+            value, slope = _legendre(nodes, x)
+            x -= value / slope
+        _, slope = _legendre(nodes, x)
+        rule.append(((1 + x) / 2, 1 / ((1 - x * x) * slope * slope)))
+    return tuple(rule)
+
+
+def _legendre(n: int, x: float) -> tuple[float, float]:
+    """P_n(x) and its derivative, by the recurrence (k + 1) P_k+1 = (2 k + 1) x P_k - k P_k-1."""
+    before, value = 1.0, x
+    for k in range(1, n):
+        before, value = value, ((2 * k + 1) * x * value - k * before) / (k + 1)
+    return value, n * (before - x * value) / (1 - x * x)
 
 
 _RULES = {torch.float64: _gauss_legendre(9), torch.float32: _gauss_legendre(5)}

@@ -212,10 +212,13 @@ def banerjee(r: Tensor, one_minus_r_squared: Tensor, p: int) -> Tensor:
     return r * (p - r.square()) / one_minus_r_squared
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _expansion(nu: float, dtype: torch.dtype) -> Expansion:
-    # The compiler would trace the rational arithmetic behind it, for minutes.
     return expansion(nu, dtype)
+
+
+# The compiler would trace the rational arithmetic behind it, for minutes. This is all that
+# torch.compiler.assume_constant_result does, but calling that imports the compiler, for seconds.
+_expansion._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _pointwise(function: Callable[..., Tensor], e: Expansion, *tensors: Tensor) -> Tensor:

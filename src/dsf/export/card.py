@@ -1,0 +1,213 @@
+"""The model card: what the encoder is, what it reached, where it comes from, how to load it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+import dsf
+from dsf.data.registry import EMBEDDED
+from dsf.evaluation import Geometry
+from dsf.experiments.evaluations import shown_numbers
+from dsf.export.source import Source
+from dsf.export.target import Loading, Target
+
+_UNTRAINED = "untrained-"
+_PAPER = "https://doi.org/10.1007/978-981-92-1462-4_5"
+_LOSSES = {
+    "dsf": "DSF, a divergence between distributions of views",
+    "cosine": "InfoNCE over cosines of two views",
+    "loss-average": "InfoNCE averaged over pairs of views",
+    "feature-average": "InfoNCE over averaged features",
+    "poly-view": "the poly-view loss",
+}
+
+
+def model_card(source: Source, target: Target, hub: str | None = None) -> str:
+    """The README.md of an exported folder.
+
+    Args:
+        source: what is exported.
+        target: for whom.
+        hub: ``user/name`` on the Hugging Face Hub, if it goes there.
+    """
+    settings = source.settings
+    parts = [
+        f"---\n{yaml.safe_dump(_metadata(source, target), sort_keys=False)}---",
+        f"# {source.title}",
+        f"An image encoder, {_encoder(source)}, trained without labels on {_data(source)} "
+        f"for {settings.epochs} {'epoch' if settings.epochs == 1 else 'epochs'} with "
+        f"{_LOSSES[settings.loss.name]}, by dsf, which implements "
+        f"[*Divergence-Based Similarity Function for Multi-View Contrastive Learning*]({_PAPER}). "
+        f"It maps images of {source.image_size} x {source.image_size} pixels to {source.features} "
+        "features.",
+        "## How to load it",
+        target.note(source),
+        *(_block(source, loading) for loading in target.loadings(source, ".")),
+        f'`huggingface_hub.snapshot_download("{hub}")` brings the folder from the Hub.'
+        if hub
+        else "",
+        f"In the evaluations images were seen {_images(source)}.",
+        "## Results",
+        _results(source),
+        "## How it was trained",
+        _table(("", ""), _training(source)),
+        f"<details><summary>All settings</summary>\n\n```yaml\n{source.public(source.config)}```\n"
+        "\n</details>",
+        "## Provenance",
+        _table(("", ""), _provenance(source)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _block(source: Source, loading: Loading) -> str:
+    """Loading and using it, ready to run in the folder."""
+    shape = f"(2, 3, {source.image_size}, {source.image_size})"
+    if loading.arrays:
+        mean, std = (_array("numpy.array", part, ', dtype="float32"') for part in _colours(source))
+        code = loading.script(
+            ("import numpy",),
+            f'\nimages = numpy.random.rand{shape}.astype("float32")  # levels / 255\n'
+            f"mean = {mean}\nstd = {std}\n"
+            f"features = encode((images - mean) / std)  # (2, {source.features})\n",
+        )
+    else:
+        mean, std = (_array("torch.tensor", part) for part in _colours(source))
+        code = loading.script(
+            ("import torch",),
+            f"\nimages = torch.rand{shape}  # levels / 255\n"
+            f"mean = {mean}\nstd = {std}\n"
+            "with torch.no_grad():\n"
+            f"    features = encode((images - mean) / std)  # (2, {source.features})\n",
+        )
+    return f"With {loading.library}, in this folder:\n\n```python\n{code}```"
+
+
+def _colours(source: Source) -> tuple[list[float], list[float]]:
+    return list(source.mean), list(source.std)
+
+
+def _array(make: str, values: Sequence[float], more: str = "") -> str:
+    return f"{make}({values}{more}).reshape(3, 1, 1)"
+
+
+def _encoder(source: Source) -> str:
+    options = ", ".join(f"{key}={value}" for key, value in source.options.items())
+    return f"`{source.name}`" + (f" ({options})" if options else "")
+
+
+def _data(source: Source) -> str:
+    return "the images of CIFAR-10 that come with dsf" if source.data == EMBEDDED else source.data
+
+
+def _images(source: Source) -> str:
+    shown = [entry["protocol"].get("test_images") for entry in _accuracies(source).values()]
+    text = shown[0] if shown and shown[0] else "whole, resized"
+    return f"as {text}" if text.startswith("the ") else text
+
+
+def _accuracies(source: Source) -> dict[str, dict[str, Any]]:
+    """Results of the trained encoder that are accuracies or errors."""
+    return {
+        name: entry
+        for name, entry in source.results.items()
+        if "checkpoint_sha256" in entry["protocol"]
+        and not str(entry["protocol"]["name"]).startswith(Geometry.name)
+    }
+
+
+def _results(source: Source) -> str:
+    rows = []
+    for name, entry in _accuracies(source).items():
+        before = dict(shown_numbers(source.results.get(f"{_UNTRAINED}{name}", {})))
+        for what, value in shown_numbers(entry):
+            rows.append((source.public(name), what, value, before.get(what, "")))
+    if not rows:
+        return "None yet: `dsf eval` adds them to the run, and another export to this card."
+    return (
+        _table(("evaluation", "measure", "value", "before training"), rows)
+        + "\n\nOne run, seed "
+        + f"{source.settings.seed}. No evaluation chose anything on test labels."
+    )
+
+
+def _training(source: Source) -> list[tuple[str, str]]:
+    settings = source.settings
+    cost = source.results.get("training", {})
+    found = [
+        ("recipe", settings.recipe),
+        ("method", settings.method),
+        ("loss", f"{settings.loss.name}, mode {settings.loss.mode}"),
+        ("temperature", f"{settings.loss.temperature:g}" if settings.loss.temperature else ""),
+        ("views an image", str(settings.views.total)),
+        ("epochs", str(settings.epochs)),
+        ("batch", f"{settings.batch_size} images"),
+        (
+            "optimiser",
+            f"{settings.optimiser.name}, learning rate {settings.optimiser.lr:g}, "
+            f"weight decay {settings.optimiser.weight_decay:g}",
+        ),
+        ("head", settings.head),
+        ("seed", str(settings.seed)),
+        ("images seen", f"{cost['images']:,}" if "images" in cost else ""),
+        ("device time", f"{cost['device_seconds']:,.0f} s" if "device_seconds" in cost else ""),
+    ]
+    if settings.loss.name != "dsf":
+        found[2] = ("loss", settings.loss.name)
+    return [pair for pair in found if pair[1]]
+
+
+def _provenance(source: Source) -> list[tuple[str, str]]:
+    known = source.environment
+    packages = known.get("packages", {})
+    data = next((entry["protocol"].get("data") for entry in _accuracies(source).values()), None)
+    found = [
+        ("command", f"`{source.public(known['command'])}`" if "command" in known else ""),
+        ("commit", known.get("commit") or ""),
+        ("dsf", known.get("dsf", "")),
+        ("versions", ", ".join(f"{name} {version}" for name, version in packages.items())),
+        ("device", known.get("device", "")),
+        ("checkpoint", f"{source.checkpoint}, sha256 {source.sha256}"),
+        ("data", _hashes(data) if data else source.data),
+        ("exported by", f"dsf {dsf.__version__}"),
+    ]
+    return [pair for pair in found if pair[1]]
+
+
+def _hashes(data: dict[str, Any]) -> str:
+    parts = [f"{split} {hashes['images'][:16]}" for split, hashes in data["content"].items()]
+    return f"sha256 of the images: {', '.join(parts)}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in lines)
+
+
+def _metadata(source: Source, target: Target) -> dict[str, Any]:
+    """What the Hub reads of the card."""
+    results = []
+    for name, entry in _accuracies(source).items():
+        data = source.public(str(entry["protocol"].get("data", {}).get("name", source.data)))
+        for what, value in entry.items():
+            if isinstance(value, float):
+                results.append(_hub_result(source.public(name), what, value, data))
+    found: dict[str, Any] = {
+        "library_name": target.library,
+        "pipeline_tag": "image-feature-extraction",
+        "tags": ["self-supervised-learning", "contrastive-learning", "dsf"],
+    }
+    if results:
+        found["model-index"] = [{"name": source.title, "results": results}]
+    return found
+
+
+def _hub_result(name: str, what: str, value: float, data: str) -> dict[str, Any]:
+    kind = "accuracy" if what in ("backbone", "projection") else what  # which features kNN had
+    return {
+        "task": {"type": "image-classification"},
+        "dataset": {"name": data, "type": data},
+        "metrics": [
+            {"type": kind, "value": round(100 * value, 2), "name": f"{name}, {what} (%)"},
+        ],
+    }

@@ -1,0 +1,143 @@
+"""What is exported: the encoder of a run, and what there is to say about it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from dsf.data.files import read_json
+from dsf.data.folder import PREFIX
+from dsf.experiments import build
+from dsf.experiments.run import CONFIG, ENVIRONMENT, RESULTS
+from dsf.experiments.settings import Settings
+from dsf.experiments.sources import has_own_size
+from dsf.experiments.subjects import load_run
+from dsf.models import create_encoder, feature_dimension
+from dsf.models.pretrained import FETCHING, FORMAT
+
+Colours = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Source:
+    """An encoder that is to be exported.
+
+    Args:
+        run: the folder it comes from.
+        trained: the encoder as the run has it, for comparisons.
+        encoder: the same without what only training needs, on the CPU in fp32.
+        name: what ``dsf.models.create_encoder`` calls it.
+        options: and with what it makes it.
+        image_size: of the images it is to see.
+        mean: of these images, of levels divided by 255.
+        std: likewise.
+        settings: of the run.
+        config: the run's config.yaml.
+        checkpoint: its name.
+        sha256: of the checkpoint's tensors.
+        results: those that the run has for this checkpoint, and those before training.
+        environment: where it was trained.
+    """
+
+    run: Path
+    trained: nn.Module
+    encoder: nn.Module
+    name: str
+    options: dict[str, Any]
+    image_size: int
+    mean: Colours
+    std: Colours
+    settings: Settings
+    config: str
+    checkpoint: str
+    sha256: str
+    results: dict[str, dict[str, Any]]
+    environment: dict[str, Any]
+
+    @property
+    def features(self) -> int:
+        """F, the number of features."""
+        return feature_dimension(self.encoder)
+
+    @property
+    def title(self) -> str:
+        """What to call it."""
+        return self.run.resolve().name
+
+    @property
+    def data(self) -> str:
+        """The data set, without the way to a folder, which is nobody's business."""
+        name = self.settings.data.name
+        return f"{PREFIX}{Path(name).name}" if name.startswith(PREFIX) else name
+
+    def section(self) -> dict[str, Any]:
+        """What ``dsf.from_pretrained`` needs to know."""
+        return {
+            "format": FORMAT,
+            "encoder": {"name": self.name, "options": self.options},
+            "image_size": self.image_size,
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "num_features": self.features,
+            "checkpoint_sha256": self.sha256,
+        }
+
+    def public(self, text: str) -> str:
+        """A text without the ways to the folders of images and of the run."""
+        text = text.replace(str(self.run.resolve()), self.title)
+        return text.replace(self.settings.data.name, self.data)
+
+
+def read_source(run: Path | str) -> Source:
+    """The encoder of a run as its newest whole checkpoint has it."""
+    run = Path(run)
+    settings, method, checkpoint = load_run(run, "cpu")
+    name = settings.encoder.name
+    options = {
+        key: value
+        for key, value in build.encoder_options(settings).items()
+        if key not in FETCHING  # the weights are the run's own
+    }
+    encoder = create_encoder(name, **options)
+    encoder.load_state_dict(method.encoder.state_dict())
+    digest = read_json(checkpoint / "state.json")["tensors"]["sha256"]
+    results = _results(run, digest)
+    recipe = build.view_recipe(settings)
+    return Source(
+        run,
+        method.encoder.float().eval(),
+        encoder.float().eval(),
+        name,
+        options,
+        _image_size(settings, encoder, results),
+        recipe.mean,
+        recipe.std,
+        settings,
+        (run / CONFIG).read_text(encoding="utf-8"),
+        checkpoint.name,
+        digest,
+        results,
+        read_json(run / ENVIRONMENT) if (run / ENVIRONMENT).is_file() else {},
+    )
+
+
+def _results(run: Path, digest: str) -> dict[str, dict[str, Any]]:
+    """Those of this checkpoint, and those that are of none."""
+    if not (run / RESULTS).is_file():
+        return {}
+    return {
+        name: entry
+        for name, entry in read_json(run / RESULTS).items()
+        if entry.get("protocol", {}).get("checkpoint_sha256") in (digest, None)
+    }
+
+
+def _image_size(settings: Settings, encoder: nn.Module, results: dict[str, dict[str, Any]]) -> int:
+    """That of the encoder, or else that it was evaluated with on its own data, or trained with."""
+    if has_own_size(encoder):
+        side: int = encoder.patch_embed.img_size[0]  # type: ignore[union-attr, index, assignment]
+        return side
+    evaluated = (results.get(name, {}).get("protocol", {}) for name in ("knn", "linear"))
+    sizes = [protocol["image_size"] for protocol in evaluated if "image_size" in protocol]
+    return int(settings.data.evaluation_size or (sizes or [settings.views.size])[0])

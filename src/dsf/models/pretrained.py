@@ -1,0 +1,123 @@
+"""Encoders that were exported: a folder, here or on the Hugging Face Hub, to a module."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dsf.models.encoders import create_encoder
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# What config.json calls the part that is ours, and the version of it.
+SECTION, FORMAT = "dsf", 1
+# With these a library would fetch other weights than the folder's.
+FETCHING = (
+    "cache_dir",
+    "checkpoint_path",
+    "pretrained",
+    "pretrained_cfg",
+    "pretrained_cfg_overlay",
+    "progress",
+    "weights",
+)
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def from_pretrained(source: str | Path, *, revision: str | None = None) -> nn.Module:
+    """An encoder that ``dsf export`` wrote: (B, 3, H, W) normalised images to (B, F) features.
+
+    Its ``pretrained_cfg`` says how images are prepared (``input_size``, ``mean`` and ``std``), and
+    ``num_features`` is F. It is in evaluation mode. Only JSON and safetensors are read, so that
+    nothing in the folder is executed.
+
+    Args:
+        source: a folder, or ``user/name`` on the Hub.
+        revision: a branch, tag or commit there.
+    """
+    folder = _folder(source, revision)
+    section = _section(folder)
+    encoder = create_encoder(section["encoder"]["name"], **section["encoder"]["options"])
+    _fill(encoder, folder / WEIGHTS)
+    side = section["image_size"]
+    encoder.pretrained_cfg = {  # type: ignore[assignment]
+        "input_size": (3, side, side),
+        "mean": tuple(section["mean"]),
+        "std": tuple(section["std"]),
+        "num_classes": 0,
+    }
+    return encoder.eval()
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a folder holds an encoder that ``from_pretrained`` reads."""
+    try:
+        return SECTION in _read(folder / CONFIG)
+    except (OSError, ValueError):
+        return False
+
+
+def _folder(source: str | Path, revision: str | None) -> Path:
+    path = Path(source)
+    if path.is_dir():
+        if revision is not None:
+            raise ValueError(f"revision: {source} is a folder, which has only one; got {revision}")
+        return path
+    if not isinstance(source, str) or not _HUB_NAME.fullmatch(source):
+        raise FileNotFoundError(f"{source} is neither a folder nor user/name on the Hub")
+    import huggingface_hub
+
+    try:
+        found = huggingface_hub.snapshot_download(
+            source, revision=revision, allow_patterns=[CONFIG, WEIGHTS]
+        )
+    except Exception as error:  # its errors have no ancestor of their own
+        reason = str(error).strip().splitlines()[0]
+        raise ConnectionError(
+            f"{source} is no folder here, and the Hub did not give it: {reason}"
+        ) from error
+    return Path(found)
+
+
+def _section(folder: Path) -> dict[str, Any]:
+    """What config.json says of the encoder."""
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {name}")
+    section = _read(folder / CONFIG).get(SECTION)
+    if not isinstance(section, dict):
+        raise ValueError(f"{folder / CONFIG} was not written by dsf: it has no {SECTION!r}")
+    if section.get("format") != FORMAT:
+        raise ValueError(
+            f"{folder / CONFIG}: {SECTION}.format must be {FORMAT}; got {section.get('format')!r}. "
+            "Use the version of dsf that wrote it"
+        )
+    for option in FETCHING:
+        if option in section["encoder"]["options"]:
+            raise ValueError(f"{folder / CONFIG}: the encoder must not take the option {option!r}")
+    return section
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} must hold a JSON object; got {type(config).__name__}")
+    return config
+
+
+@torch.no_grad()
+def _fill(encoder: nn.Module, path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        encoder.load_state_dict(load_file(path))
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file: {error}") from None
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not belong to its {CONFIG}: {error}") from None

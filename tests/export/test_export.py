@@ -1,0 +1,215 @@
+import dataclasses
+import json
+import shutil
+
+import exports
+import pytest
+import timm
+import torch
+from huggingface_hub import ModelCard
+from safetensors import safe_open
+
+import dsf
+from dsf.data.files import read_json
+from dsf.experiments import evaluate, load_run
+from dsf.export import export_run, to_timm
+from dsf.export.card import model_card
+from dsf.export.export import TARGETS
+from dsf.export.source import read_source
+
+# Who loads which, and by which libraries the card says so.
+CASES = [
+    ("small", "timm", ["timm"]),
+    ("small", "huggingface", ["dsf"]),
+    ("small", "onnx", ["onnxruntime"]),
+    ("cifar", "timm", ["timm"]),
+    ("cifar", "torchvision", ["torchvision"]),
+    ("imagenet", "timm", ["timm"]),
+    ("imagenet", "torchvision", ["torchvision"]),
+    ("vit", "timm", ["timm"]),
+    ("vit", "torchvision", ["torchvision"]),
+    ("vit", "huggingface", ["dsf", "timm", "transformers"]),
+    ("vit", "onnx", ["onnxruntime"]),
+    ("timm", "timm", ["timm"]),
+    ("torchvision", "torchvision", ["torchvision"]),
+    ("torchvision", "huggingface", ["dsf"]),
+]
+FILES = {
+    "timm": {"README.md", "config.json", "model.safetensors"},
+    "torchvision": {"README.md", "model.safetensors"},
+    "huggingface": {"README.md", "config.json", "model.safetensors"},
+    "onnx": {"README.md", "model.onnx"},
+}
+
+
+@torch.no_grad()
+def trained_features(run, images):
+    """What the run's own encoder makes of images."""
+    method = load_run(run, "cpu")[1]
+    return method.encoder.eval()(images)
+
+
+@pytest.mark.parametrize(("kind", "to", "libraries"), CASES)
+def test_the_code_of_the_card_gives_the_features_of_the_run(
+    run_of, tmp_path, monkeypatch, kind, to, libraries
+):
+    run = run_of(kind)
+    folder, difference = export_run(run, to, tmp_path / "out")
+    assert {path.name for path in folder.iterdir()} == FILES[to]
+    assert 0 <= difference <= 1e-4
+    size = 8 if kind in ("small", "cifar") else 32  # of their views
+    images = torch.randn(3, 3, size, size)
+    expected = trained_features(run, images)
+    assert expected.std(dim=0).max() > 1e-3
+    card = (folder / "README.md").read_text()
+    monkeypatch.chdir(folder)
+    found = exports.blocks(card)
+    assert len(found) == len(libraries)
+    for code, library in zip(found, libraries):
+        assert f"With {library}, in this folder" in card
+        names = exports.run_block(code)
+        assert names["features"].shape == (2, expected.shape[1])
+        given = images.numpy() if to == "onnx" else images
+        with torch.no_grad():
+            features = torch.as_tensor(names["encode"](given))
+        torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_timm_takes_the_folder_by_its_name(run_of, tmp_path):
+    """With the image size and normalisation of the run, and safetensors that hold no pickle."""
+    run = run_of("vit")
+    folder, _ = export_run(run, "timm", tmp_path / "out")
+    if tuple(map(int, timm.__version__.split(".")[:3])) < (1, 0, 26):
+        pytest.skip("before 1.0.26 timm reads no safetensors in a folder")
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True)
+    known = timm.data.resolve_model_data_config(model)
+    assert list(known["input_size"]) == [3, 32, 32]
+    assert list(known["mean"]) == [0.4914, 0.4822, 0.4465]
+    assert model.blocks[0].attn.num_heads == 12
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+    other = timm.create_model(
+        "vit_small_patch16_224", num_classes=0, img_size=32, num_heads=12, depth=2,
+        checkpoint_path=str(folder / "model.safetensors"),
+    )  # fmt: skip
+    for name, tensor in model.state_dict().items():
+        assert tensor.equal(other.state_dict()[name])
+
+
+def test_transformers_reads_the_processor_too(run_of, tmp_path):
+    from transformers import AutoImageProcessor
+
+    folder, _ = export_run(run_of("vit"), "huggingface", tmp_path / "out")
+    processor = AutoImageProcessor.from_pretrained(folder)
+    assert tuple(processor.data_config["mean"]) == (0.4914, 0.4822, 0.4465)
+
+
+def test_from_pretrained(run_of, tmp_path):
+    run = run_of("cifar")
+    folder, _ = export_run(run, "huggingface", tmp_path / "out")
+    encoder = dsf.from_pretrained(folder)
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        assert encoder(images).equal(trained_features(run, images))
+    assert encoder.num_features == 512
+    assert encoder.pretrained_cfg["input_size"] == (3, 8, 8)
+    assert encoder.pretrained_cfg["std"] == (0.2023, 0.1994, 0.2010)
+    assert not encoder.training
+    assert not any("split" in type(module).__name__.lower() for module in encoder.modules())
+
+
+@pytest.fixture(scope="module")
+def evaluated(run_of, tmp_path_factory):
+    run = shutil.copytree(run_of("small"), tmp_path_factory.mktemp("evaluated") / "my-run")
+    evaluate(run, ["knn", "linear"], "cpu")
+    evaluate(run, ["knn"], "cpu", random=True)
+    kept = read_json(run / "results.json")
+    protocol = kept["knn"]["protocol"] | {"name": "geometry"}
+    kept["geometry"] = {"protocol": protocol, "backbone_alignment": 0.4}  # takes minutes
+    (run / "results.json").write_text(json.dumps(kept))
+    return run
+
+
+@pytest.fixture
+def results(evaluated):
+    return read_json(evaluated / "results.json")
+
+
+def test_the_card_tells_what_the_run_reached(evaluated, results, tmp_path):
+    folder, _ = export_run(evaluated, "huggingface", tmp_path / "out")
+    text = (folder / "README.md").read_text()
+    assert "\n# my-run\n" in text
+    after, before = (results[name]["backbone"] for name in ("knn", "untrained-knn"))
+    assert f"| knn | backbone | {100 * after:.2f} % | {100 * before:.2f} % |" in text
+    accuracy = results["linear"]["accuracy"]
+    assert f"| linear | accuracy | {100 * accuracy:.2f} % |  |" in text
+    assert "geometry" not in text
+    provenance = read_json(evaluated / "environment.json")
+    for part in (provenance["commit"], provenance["packages"]["torch"], "step-00000002"):
+        assert part in text
+    assert results["knn"]["protocol"]["checkpoint_sha256"] in text
+    assert results["knn"]["protocol"]["data"]["content"]["train"]["images"][:16] in text
+    assert "loss | dsf, mode paper" in text
+    # 32 pixels is what it was evaluated with; its views had 8.
+    assert read_json(folder / "config.json")["dsf"]["image_size"] == 32
+
+
+def test_the_hub_reads_the_card(evaluated, results, tmp_path):
+    folder, _ = export_run(evaluated, "huggingface", tmp_path / "out")
+    data = ModelCard.load(folder / "README.md").data
+    assert data.pipeline_tag == "image-feature-extraction"
+    assert data.library_name == "dsf-ssl"
+    shown = {(item.dataset_name, item.metric_name): item.metric_value for item in data.eval_results}
+    value = round(100 * results["linear"]["accuracy"], 2)
+    assert shown["embedded", "linear, accuracy (%)"] == value
+
+
+def test_results_of_another_checkpoint_stay_out(evaluated, results, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "run")
+    results["knn"]["protocol"]["checkpoint_sha256"] = "0" * 64
+    (run / "results.json").write_text(json.dumps(results))
+    text = model_card(read_source(run), TARGETS["timm"])
+    assert "| knn |" not in text
+    assert "| linear |" in text
+
+
+def test_a_private_path_stays_private(evaluated):
+    source = read_source(evaluated)
+    place = "folder:/home/me/secret/photos"
+    settings = source.settings.model_copy(
+        update={"data": source.settings.data.model_copy(update={"name": place})}
+    )
+    command = f"dsf train demo data.name={place} -o {evaluated}"
+    environment = source.environment | {"command": command}
+    config = source.config.replace("name: embedded", f"name: {place}")
+    changed = dataclasses.replace(
+        source, settings=settings, environment=environment, config=config, results={}
+    )
+    text = model_card(changed, TARGETS["timm"])
+    assert "secret" not in text
+    assert str(evaluated.parent) not in text
+    assert "folder:photos" in text
+
+
+def test_features_that_differ_are_not_exported(run_of, tmp_path, monkeypatch):
+    write = to_timm.write_weights
+
+    def spoil(folder, weights):
+        write(folder, {n: t + 0.01 if n == "layer4.0.bn2.bias" else t for n, t in weights.items()})
+
+    monkeypatch.setattr(to_timm, "write_weights", spoil)
+    with pytest.raises(ValueError, match="gives other features than the run's encoder, by 0.0"):
+        export_run(run_of("small"), "timm", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_default_folder_and_an_empty_one(run_of, tmp_path):
+    run = shutil.copytree(run_of("small"), tmp_path / "run")
+    assert export_run(run, "timm").folder == run / "exports" / "timm"
+    (tmp_path / "empty").mkdir()
+    assert export_run(run, "timm", tmp_path / "empty").folder == tmp_path / "empty"
+    assert not list(tmp_path.glob("*.tmp"))
+    (tmp_path / "killed.tmp").mkdir()
+    (tmp_path / "killed.tmp" / "half").write_text("")
+    folder = export_run(run, "timm", tmp_path / "killed").folder
+    assert {path.name for path in folder.iterdir()} == FILES["timm"]
