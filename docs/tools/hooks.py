@@ -60,5 +60,6 @@ def repository_path(page: str, link: str) -> str | None:
     >>> repository_path("howto/report.md", "../idea.md")
     """
     path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
-    outside = not path.startswith(("docs/", ".."))
+    # The scripts of the site are no pages.
+    outside = path.startswith("docs/tools/") or not path.startswith(("docs/", ".."))
     return path if outside and not path.endswith(".md") and (ROOT / path).is_file() else None

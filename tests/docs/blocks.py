@@ -67,7 +67,8 @@ class Page:
                         exec(compiled, self.names)
                     self.printed = output.getvalue()
             case "text":  # what the block of Python before it prints
-                assert block.code == self.printed
+                if block.code != self.printed:
+                    raise ValueError(f"the page says\n{block.code}\nbut it prints\n{self.printed}")
             case "sh":
                 for command in lines(block.code):
                     self._try_command(command, block.reason is None and self.commands)
