@@ -97,10 +97,8 @@ def density() -> Chart:
         constant = log_normalizer(torch.tensor(kappa, dtype=torch.float64), P) + ring
         values = (constant + kappa * cosines + (P - 3) / 2 * torch.log1p(-cosines.square())).exp()
         series.append(Series(f"κ = {kappa:.0f}", _points(cosines, values)))
-    drawn = _lines(
-        "density", "Cosine of a view to the mean direction", series, "cosine", "density", [-0.45, 1]
-    )
-    return drawn
+    title = "Cosine of a view to the mean direction"
+    return _lines("density", title, series, "cosine", "density", [-0.45, 1])
 
 
 def matrix() -> Chart:
@@ -134,7 +132,10 @@ def matrix() -> Chart:
         "legend": None,
     }
     layers = [
-        {"mark": {"type": "rect", "color": "var(--accent)"}, "encoding": {**place, "opacity": shade}},
+        {
+            "mark": {"type": "rect", "color": "var(--accent)"},
+            "encoding": {**place, "opacity": shade},
+        },
         {
             "mark": {"type": "text", "fontSize": 12, "color": "var(--ink)"},
             "encoding": {**place, "text": {"field": "text"}},
@@ -155,7 +156,7 @@ def similarity() -> Chart:
         series.append(Series(f"R of the key {resultant:g}", _points(cosines, values)))
     title = "Similarity of a query with R = 0.8, by the key"
     label = "cosine of the mean directions"
-    return _lines("similarity", title, series, label, "−KL / p", [-1, 1])
+    return _lines("similarity", title, series, label, "\N{MINUS SIGN}KL / p", [-1, 1])
 
 
 def training() -> Chart:
@@ -179,7 +180,9 @@ def severity() -> Chart:
         for name, kind in found.items()
     ]
     text = "Severity 0 is the image as it is; kappa falls as the image gets worse."
-    return line_chart("severity", "κ by the severity of a corruption", text, series, "severity", "κ")
+    return line_chart(
+        "severity", "κ by the severity of a corruption", text, series, "severity", "κ"
+    )
 
 
 def similarities(features: Tensor) -> Tensor:

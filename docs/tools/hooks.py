@@ -15,8 +15,6 @@ _LINK = re.compile(r"(?<=\]\()(?P<path>(?:\.\./)+[^)\s#]+)")
 _FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<formula>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
-# Docstrings name other objects as Sphinx does.
-_ROLE = re.compile(r":(?:class|func|mod|meth):(?=<code>)")
 
 
 def on_files(files, config):
@@ -49,7 +47,7 @@ def on_page_content(content, page, config, files):
         display = "block" if found["tag"] == "div" else "inline"
         return convert(html.unescape(found["formula"]), display=display)
 
-    return _ROLE.sub("", _FORMULA.sub(drawn, content))
+    return _FORMULA.sub(drawn, content)
 
 
 def repository_path(page: str, link: str) -> str | None:
