@@ -18,16 +18,7 @@ class Docstrings(griffe.Extension):
 
 
 def markdown(text: str) -> str:
-    """A docstring of ours as Markdown.
-
-    >>> print(markdown("As :class:`~dsf.X`:\\n\\n>>> 1 + 1\\n2"))
-    As `dsf.X`:
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    """
+    """A docstring of ours as Markdown."""
 
     def fenced(found: re.Match[str]) -> str:
         indent = found["indent"]
