@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-browser lint format bench results clean
+.PHONY: help install demo test test-slow test-browser lint format bench results figures docs links clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -56,5 +56,16 @@ bench: $(STAMP) ## measure speed against rivals
 results: $(STAMP) ## write docs/results.md and its figures from results/
 	$(BIN)/dsf reproduce --render
 
+figures: $(STAMP) ## draw the pictures of the site
+	$(BIN)/python docs/tools/figures.py
+
+# What is silenced is news of other programs, not a warning about this site.
+docs: $(STAMP) ## build the site in site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
+
+links: $(STAMP) ## list the links that lead elsewhere; nothing is fetched
+	@$(BIN)/python docs/tools/links.py
+
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site
