@@ -46,6 +46,7 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/batch_norm.py
 	$(BIN)/python benchmarks/augment.py
+	$(BIN)/python benchmarks/loader.py
 	$(BIN)/dsf bench step
 	$(BIN)/python benchmarks/kill.py
 	$(BIN)/python benchmarks/knn.py
