@@ -54,8 +54,9 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/stream.py
 
-results: $(STAMP) ## write docs/results.md and its figures from results/
+results: $(STAMP) ## write docs/results.md, its figures and benchmarks/README.md from results/
 	$(BIN)/dsf reproduce --render
+	$(BIN)/python benchmarks/readme.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
