@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-browser lint format bench results clean
+.PHONY: help install demo test test-slow test-browser lint format bench results docs notebook wheel notes clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,21 @@ bench: $(STAMP) ## measure speed against rivals
 results: $(STAMP) ## write docs/results.md, its figures and benchmarks/README.md from results/
 	$(BIN)/dsf reproduce --render
 	$(BIN)/python benchmarks/readme.py
+
+# What is silenced is news of other programs, not a warning about this site.
+docs: $(STAMP) ## build the site in site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
+
+notebook: $(STAMP) ## run examples/tour.ipynb and keep what it shows, a minute or two
+	$(BIN)/python tools/run_notebook.py examples/tour.ipynb
+
+wheel: $(STAMP) ## build the wheel and the source archive in dist/
+	$(BIN)/uv build --quiet --clear --out-dir dist
+	@ls dist
+
+notes: ## print what the changelog says of VERSION, by default of what is not released yet
+	@$(PYTHON) tools/release_notes.py $(VERSION)
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
