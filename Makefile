@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-browser lint format bench results figures docs links clean
+.PHONY: help install demo test test-slow test-browser lint format bench results figures docs links notebook wheel notes clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,7 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/batch_norm.py
 	$(BIN)/python benchmarks/augment.py
+	$(BIN)/python benchmarks/loader.py
 	$(BIN)/dsf bench step
 	$(BIN)/python benchmarks/kill.py
 	$(BIN)/python benchmarks/knn.py
@@ -53,8 +54,19 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/stream.py
 
-results: $(STAMP) ## write docs/results.md and its figures from results/
+results: $(STAMP) ## write docs/results.md, its figures and benchmarks/README.md from results/
 	$(BIN)/dsf reproduce --render
+	$(BIN)/python benchmarks/readme.py
+
+notebook: $(STAMP) ## run examples/tour.ipynb and keep what it shows, a minute or two
+	$(BIN)/python tools/run_notebook.py examples/tour.ipynb
+
+wheel: $(STAMP) ## build the wheel and the source archive in dist/
+	$(BIN)/uv build --quiet --clear --out-dir dist
+	@ls dist
+
+notes: ## print what the changelog says of VERSION, by default of what is not released yet
+	@$(PYTHON) tools/release_notes.py $(VERSION)
 
 figures: $(STAMP) ## draw the pictures of the site
 	$(BIN)/python docs/tools/figures.py

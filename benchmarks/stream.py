@@ -24,11 +24,10 @@ import numpy as np
 import torch
 from report import Report, provenance, save, show
 
-from dsf.data import Batch, Chunk, Source, Split, Store, writer
+from dsf.data import Batch, Batches, Chunk, Source, Split, Store, writer
 from dsf.data.progress import Progress
 from dsf.experiments import Settings, build, load_recipe
 from dsf.experiments.cost import measure
-from dsf.training import Batches
 
 SEED = 0
 CPU = ["views.size=32", "batch_size=16", "views.count=4", "batch_norm.splits=4"]

@@ -1,18 +1,20 @@
-"""DSF in a lightly training loop: only the number of views and the loss change.
+"""DSF in a lightly training loop: only the loader and the loss change.
 
     pip install 'dsf-ssl[lightly]'
-    python examples/lightly_moco.py --data PATH     # a folder of images, in any structure
+    python examples/lightly_moco.py --data PATH     # a folder of images, flat or a folder a class
 
 lightly's two-view MoCo recipe contrasts one query with one key by ``NTXentLoss``. Here each image
 gives eight views, and ``DSFLoss`` takes the lists of four queries and four keys in its place, with
-no temperature to tune. Without ``--data`` it runs on random images, to show that it runs.
+no temperature to tune. ``ViewLoader`` stands for the data set, its transform and the
+``DataLoader``, and gives batches in lightly's form; the views are made on the device. Without
+``--data`` it trains on the images inside the package.
 """
 
 import argparse
 import copy
+from pathlib import Path
 
 import torch
-from lightly.data import LightlyDataset
 from lightly.models.modules import MoCoProjectionHead
 from lightly.models.utils import (
     batch_shuffle,
@@ -20,12 +22,10 @@ from lightly.models.utils import (
     deactivate_requires_grad,
     update_momentum,
 )
-from lightly.transforms.multi_view_transform import MultiViewTransform
-from lightly.transforms.simclr_transform import SimCLRViewTransform
 from torch import nn
-from torchvision.datasets import FakeData
 from torchvision.models import resnet18
 
+from dsf.data import ViewLoader
 from dsf.losses import DSFLoss
 
 VIEWS = 8
@@ -55,7 +55,7 @@ class MoCo(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help="a folder of images; random images by default")
+    parser.add_argument("--data", type=Path, help="a folder of images; embedded ones by default")
     parser.add_argument("--size", type=int, default=32, help="of the views, in pixels")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=100)
@@ -63,14 +63,13 @@ def main():
     arguments = parser.parse_args()
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    transform = MultiViewTransform([SimCLRViewTransform(arguments.size, min_scale=0.2)] * VIEWS)
-    if arguments.data:
-        dataset = LightlyDataset(arguments.data, transform=transform)
-    else:
-        size = (3, arguments.size, arguments.size)
-        dataset = LightlyDataset.from_torch_dataset(FakeData(1024, size), transform=transform)
-    loader = torch.utils.data.DataLoader(
-        dataset, batch_size=arguments.batch, shuffle=True, drop_last=True
+    loader = ViewLoader(  # was LightlyDataset, MultiViewTransform and DataLoader
+        arguments.data or "embedded",
+        arguments.batch,
+        VIEWS,
+        view_size=arguments.size,
+        form="lightly",
+        device=device,
     )
 
     model = MoCo().to(device)

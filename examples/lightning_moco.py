@@ -1,20 +1,21 @@
 """A method of dsf in a LightningModule.
 
     pip install 'dsf-ssl[lightly]'
-    python examples/lightning_moco.py --data PATH   # a folder of images, a folder a class
+    python examples/lightning_moco.py --data PATH   # a folder of images, flat or a folder a class
 
 ``dsf.methods`` are plain modules: ``method(views)`` gives the loss and diagnostics, and
-``method.after_step()`` lets the momentum encoder follow. Without ``--data`` it runs on random
-images, to show that it runs.
+``method.after_step()`` lets the momentum encoder follow. ``ViewLoader`` makes the views on the
+device; Lightning tells it the epoch, and keeps its place in checkpoints. Without ``--data`` it
+trains on the images inside the package.
 """
 
 import argparse
+from pathlib import Path
 
 import lightning
 import torch
-from torchvision.datasets import FakeData, ImageFolder
-from torchvision.transforms import v2
 
+from dsf.data import ViewLoader
 from dsf.losses import DSFLoss
 from dsf.methods import MoCo
 from dsf.models import create_encoder, split_batch_norm
@@ -31,8 +32,7 @@ class Learner(lightning.LightningModule):
         split_batch_norm(self.method, 8)
 
     def training_step(self, batch, index):
-        views, _ = batch
-        output = self.method(views)
+        output = self.method(batch.views)
         self.log("loss", output.loss, prog_bar=True)
         self.log_dict(output.diagnostics)
         return output.loss
@@ -49,7 +49,7 @@ class Learner(lightning.LightningModule):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help="a folder of images by class; random images by default")
+    parser.add_argument("--data", type=Path, help="a folder of images; embedded ones by default")
     parser.add_argument("--encoder", default="resnet18", help="resnet18, resnet-small, ...")
     parser.add_argument("--size", type=int, default=32, help="of the views, in pixels")
     parser.add_argument("--batch", type=int, default=256)
@@ -57,27 +57,8 @@ def main():
     parser.add_argument("--steps", type=int, default=-1, help="stop after so many steps")
     arguments = parser.parse_args()
 
-    view = v2.Compose(
-        [
-            v2.RandomResizedCrop(arguments.size, scale=(0.2, 1.0)),
-            v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)], p=0.8),
-            v2.RandomGrayscale(0.2),
-            v2.RandomHorizontalFlip(),
-            v2.ToImage(),
-            v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-        ]
-    )
-
-    def views(image):
-        return torch.stack([view(image) for _ in range(VIEWS)])
-
-    if arguments.data:
-        dataset = ImageFolder(arguments.data, transform=views)
-    else:
-        dataset = FakeData(1024, (3, arguments.size, arguments.size), transform=views)
-    loader = torch.utils.data.DataLoader(
-        dataset, batch_size=arguments.batch, shuffle=True, drop_last=True
+    loader = ViewLoader(
+        arguments.data or "embedded", arguments.batch, VIEWS, view_size=arguments.size
     )
     trainer = lightning.Trainer(
         max_epochs=arguments.epochs,

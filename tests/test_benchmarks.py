@@ -56,6 +56,21 @@ def test_augment(run):
         assert row["times_torchvision"] > 0
 
 
+def test_loader(run):
+    output, result = run("loader.py")
+    assert "cifar at 32 pixels" in output
+    assert "200 files prepared in " in output
+    assert {"command", "commit", "seed", "wall_s", "cores"} <= set(result["provenance"])
+    small, large = (result[f"{size} pixels"]["rows"] for size in (32, 224))
+    assert [row["loop"] for row in small] == ["views"] * 3 + ["step"] * 3
+    assert [row["loop"] for row in large] == ["views"] * 3
+    for rows in (small[:3], small[3:], large):
+        assert [row["what"].split(", ")[0] for row in rows] == ["DataLoader"] + ["ViewLoader"] * 2
+        for row in rows:
+            expected = row["images_per_s"] / rows[0]["images_per_s"]
+            assert row["times_torchvision"] == pytest.approx(expected)
+
+
 def test_knn(run):
     output, result = run("knn.py")
     assert "scikit-learn" in output

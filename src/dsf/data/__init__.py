@@ -1,6 +1,9 @@
 """From files to a store of decoded images, and from there to batches and views."""
 
+from dsf.data.batches import Batches
+from dsf.data.forms import ViewBatch
 from dsf.data.layout import data_root
+from dsf.data.loader import ViewLoader
 from dsf.data.registry import DATASETS, load, open_store, prepare
 from dsf.data.sampler import EpochSampler
 from dsf.data.source import ArraySource, Chunk, Content, DataSet, LeftOut, Metric, Request, Source
@@ -13,6 +16,7 @@ __all__ = [
     "DATASETS",
     "ArraySource",
     "Batch",
+    "Batches",
     "BrokenImagesError",
     "Chunk",
     "Content",
@@ -24,6 +28,8 @@ __all__ = [
     "Source",
     "Split",
     "Store",
+    "ViewBatch",
+    "ViewLoader",
     "data_root",
     "load",
     "open_store",

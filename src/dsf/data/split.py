@@ -1,6 +1,7 @@
 """The images of a split, wherever they lie: whole on a device, or batch by batch from the disk."""
 
 from collections.abc import Generator, Iterable, Sequence
+from typing import Self
 
 import numpy as np
 import torch
@@ -38,6 +39,32 @@ class Split:
         self._labels = labels
         self._sizes = sizes
         self._ends = np.cumsum([len(shard) for shard in self._shards])
+
+    @classmethod
+    def of_tensors(cls, images: Tensor, labels: Tensor | None = None, name: str = "train") -> Self:
+        """A split of images in memory.
+
+        Args:
+            images: (N, 3, S, S) uint8.
+            labels: (N,) integers, if any.
+            name: of the split.
+        """
+        if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] != 3:
+            raise ValueError(
+                "images must be uint8 of shape (N, 3, S, S); "
+                f"got {images.dtype} of shape {tuple(images.shape)}"
+            )
+        count, _, height, width = images.shape
+        if height != width or not count:
+            raise ValueError(f"images must be square, and some; got {tuple(images.shape)}")
+        if labels is not None and (labels.shape != (count,) or labels.is_floating_point()):
+            raise ValueError(
+                f"labels must be integers of shape {(count,)}; "
+                f"got {labels.dtype} of shape {tuple(labels.shape)}"
+            )
+        pixels = images.detach().cpu().permute(0, 2, 3, 1).contiguous().numpy()
+        numbers = None if labels is None else labels.detach().cpu().to(torch.int64).numpy()
+        return cls(name, [pixels], numbers)
 
     def __len__(self) -> int:
         return int(self._ends[-1])

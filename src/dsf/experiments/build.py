@@ -7,20 +7,18 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dsf import distributed, losses
-from dsf.data import EpochSampler, Split, load
+from dsf.data import Batches, EpochSampler, Split, load
 from dsf.data.augment import MultiCrop, Recipe, TwoSides
 from dsf.data.augment import Views as ViewMaker
+from dsf.data.batches import room
 from dsf.experiments.checks import PATCHES, check_count
 from dsf.experiments.recipe import make_settings
 from dsf.experiments.settings import AUTO, Settings
 from dsf.losses import ContrastiveLoss
 from dsf.methods import Method, MoCo, MoCoV3, SimCLR
 from dsf.models import create_encoder, split_batch_norm
-from dsf.training import Batches, Schedule, create_optimiser, parameter_groups
+from dsf.training import Schedule, create_optimiser, parameter_groups
 from dsf.training.numerics import DTYPES
-
-# Above it images are streamed from the disk to a CPU, which has them in its cache then anyway.
-_RESIDENT_ON_CPU = 2 << 30
 
 
 def load_split(settings: Settings, name: str) -> Split:
@@ -57,15 +55,8 @@ def resolve(settings: Settings, images: Split | None = None) -> Settings:
     if settings.encoder.name.startswith(PATCHES):
         values["encoder"]["options"].setdefault("image_size", settings.views.size)
     if settings.data.resident == AUTO and images is not None:
-        values["data"]["resident"] = images.nbytes <= room(device)
+        values["data"]["resident"] = images.nbytes <= room(distributed.place(device))
     return make_settings(values)
-
-
-def room(device: str) -> int:
-    """The bytes of images that may be kept on a device."""
-    if device == "cpu":
-        return _RESIDENT_ON_CPU
-    return torch.cuda.mem_get_info(distributed.place(device))[0] // 2
 
 
 def build_method(settings: Settings, steps: int = 1) -> Method:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from dsf.data import Split, load, open_store
+from dsf.data.batches import room
 from dsf.data.embedded import counts as embedded_counts
 from dsf.data.files import read_json
 from dsf.data.folder import PREFIX
@@ -241,7 +242,7 @@ def make_task(
         name, size = _named_size(name)
     splits = _splits(name, size)
     if resident is None:
-        resident = sum(split.nbytes for split in splits.values()) <= build.room(device.type)
+        resident = sum(split.nbytes for split in splits.values()) <= room(device)
     parts = {}
     for key, split in splits.items():
         count = len(split) if limit is None or key != "train" else min(limit, len(split))

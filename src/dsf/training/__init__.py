@@ -1,6 +1,5 @@
 """Training: the loop, its schedules and optimisers, its metrics and checkpoints."""
 
-from dsf.training.batches import Batches
 from dsf.training.checkpoints import Checkpoints
 from dsf.training.health import NonFiniteLossError
 from dsf.training.loop import Callback, Loop, Plan
@@ -11,7 +10,6 @@ from dsf.training.signals import Interrupted
 
 __all__ = [
     "LARS",
-    "Batches",
     "Callback",
     "Checkpoints",
     "Interrupted",

@@ -13,10 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from dsf import distributed
-from dsf.data import Batch
+from dsf.data import Batch, Batches
 from dsf.methods import Method, MethodOutput
 from dsf.training import checkpoints as saved
-from dsf.training.batches import Batches
 from dsf.training.checkpoints import Checkpoints, Loaded
 from dsf.training.graph import StepGraph
 from dsf.training.health import NonFiniteLossError, Spread, collapse_warning

@@ -5,7 +5,19 @@ from collections.abc import Generator
 import torch
 from torch import Tensor
 
-from dsf.data import Batch, EpochSampler, Split
+from dsf.data.sampler import EpochSampler
+from dsf.data.split import Split
+from dsf.data.stream import Batch
+
+# Above it images are streamed from the disk to a CPU, which has them in its cache then anyway.
+_RESIDENT_ON_CPU = 2 << 30
+
+
+def room(device: torch.device) -> int:
+    """The bytes of images that may be kept on a device."""
+    if device.type == "cpu":
+        return _RESIDENT_ON_CPU
+    return torch.cuda.mem_get_info(device)[0] // 2
 
 
 class Batches:
