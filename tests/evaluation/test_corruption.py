@@ -1,5 +1,6 @@
 import json
 import sys
+from importlib.machinery import PathFinder
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_missing_textures_are_an_error_before_anything_is_computed(monkeypatch, 
         raise AssertionError("predicted")
 
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(sys, "meta_path", [sys.meta_path[-1]])
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
     with pytest.raises(FileNotFoundError, match="frost needs the textures"):
         corruption_errors(never, IMAGES, LABELS)
 

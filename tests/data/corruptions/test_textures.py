@@ -1,4 +1,5 @@
 import sys
+from importlib.machinery import PathFinder
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dsf.data.corruptions.textures import find_textures, frost_textures
 def elsewhere(tmp_path, monkeypatch):
     """An environment that has no packages but those that a test makes."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(sys, "meta_path", [sys.meta_path[-1]])
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
     monkeypatch.delitem(sys.modules, "imagecorruptions", raising=False)
     return tmp_path
 
