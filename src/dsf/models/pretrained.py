@@ -1,6 +1,5 @@
 """Encoders that were exported: a folder, here or on the Hugging Face Hub, to a module."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -101,13 +100,10 @@ def _section(folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} must hold a JSON object; got {type(config).__name__}")
-    return config
+    # Not above: encoders are imported without all that reads data sets.
+    from dsf.data.files import read_json
+
+    return read_json(path)
 
 
 @torch.no_grad()
