@@ -97,11 +97,21 @@ def test_fewer_images_than_neighbours(tmp_path, capsys):
     settings = tiny.settings("epochs=1", "knn.every=1", "data.limit=32")
     folder = train(settings, tmp_path / "run", show=False)
     assert [line["k"] for line in tiny.lines(folder, "knn")] == [32, 32]  # the monitor says so
-    assert main(["eval", str(folder)]) == 1
-    message = "dsf: k must be in [1, 32], the number of training images in the bank; got 200\n"
+    assert main(["eval", str(folder), "--device", "cpu"]) == 0
+    note = "knn: k=32, as there are only so many training images\n"
+    assert capsys.readouterr().err == note + "knn: evaluating\n"
+    protocol = read_json(folder / "results.json")["knn"]["protocol"]
+    assert (protocol["k"], protocol["lowered_from"]) == (32, 200)
+    left_out = evaluate(folder, ["knn"], "cpu", choices=Choices(leave_one_out=True))
+    assert left_out["knn leave_one_out=True"]["protocol"]["k"] == 31
+
+
+def test_neighbours_that_were_asked_for_are_not_lowered(tmp_path, capsys):
+    folder = train(tiny.settings("epochs=1", "data.limit=32"), tmp_path / "run", show=False)
+    assert main(["eval", str(folder), "--k", "33"]) == 1
+    message = "dsf: k must be in [1, 32], the number of training images in the bank; got 33\n"
     assert capsys.readouterr().err.endswith(message)
     protocol = evaluate(folder, ["knn"], "cpu", choices=Choices(k=32))["knn k=32"]["protocol"]
-    assert protocol["k"] == 32
     assert "lowered_from" not in protocol
 
 

@@ -21,6 +21,7 @@ from dsf.models.encoders import sine_cosine_positions
         ("mocov3-vit-small", {"image_size": 32}, 384),
         ("timm/vit_tiny_patch16_224", {"img_size": 32}, 192),
         ("timm/convnext_atto", {}, 320),
+        ("timm/mobilenetv3_small_100", {}, 1024),  # a layer after its last map, of 576 channels
         ("torchvision/resnet18", {}, 512),
         ("torchvision/mobilenet_v3_small", {}, 1024),
     ],

@@ -46,7 +46,7 @@ class Choices:
     Args:
         linear: which linear evaluation is meant, also as the model of ``corruption``.
         labels: the share of training labels that ``linear`` may use.
-        k: neighbours of ``knn``, if not the run's own.
+        k: neighbours of ``knn``; by default the run's own, or all where there are fewer.
         budget: the share of the steps of ``finetune``, below 1 with a small grid.
         published: the folder of published corrupted images, instead of making them.
         leave_one_out: ``knn`` of each training image among the others; no test image is used.
@@ -194,6 +194,10 @@ def evaluate(
     with numerics(precision, deterministic=False, autotune=False):
         for protocol, default in zip(protocols, usual, strict=True):
             name = result_name(protocol, default, opened, seed=chosen_seed, size=size)
+            if isinstance(protocol, KNN) and choices.k is None:
+                protocol = protocol.at_most(len(opened.subject.task.train) - choices.leave_one_out)
+                if protocol.lowered_from is not None:
+                    say(f"{name}: k={protocol.k}, as there are only so many training images")
             results[name] = _entry(keep, name, protocol, opened.subject, chosen_seed, again, say)
     return results
 

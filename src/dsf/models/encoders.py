@@ -137,6 +137,9 @@ def _timm(name: str, **options: Any) -> nn.Module:
         model: nn.Module = timm.create_model(name, num_classes=0, **options)
     except RuntimeError as error:
         raise ValueError(f"timm has no model {name!r}: {error}") from error
+    # Some have a layer between their last map, whose width timm calls num_features, and the
+    # classifier: what comes out without the classifier is as wide as that layer.
+    model.num_features = getattr(model, "head_hidden_size", None) or model.num_features
     return model
 
 
