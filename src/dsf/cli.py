@@ -68,7 +68,11 @@ def _parse(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespac
     free = getattr(options, "words_anywhere", False)
     settings = [word for word in rest if not word.startswith("-") and (free or "=" in word)]
     if rest and (settings != rest or not hasattr(options, "overrides")):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        verb = getattr(options, f"{parser.prog} verb")
+        message = f"unrecognized arguments: {' '.join(rest)}"
+        if hasattr(options, "overrides") and rest[0].startswith("--"):
+            message += f"; a setting is given as {rest[0].strip('-').partition('=')[0]}=VALUE"
+        raise UsageError(f"{message}; see `{parser.prog} {verb} --help`")
     if rest:
         options.overrides = [*options.overrides, *rest]
     return options

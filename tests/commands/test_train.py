@@ -40,7 +40,10 @@ def test_train_and_resume(tmp_path, capsys, more):
     assert main(arguments) == 0
     output, errors = capsys.readouterr()
     assert output == f"{folder}\n"
-    assert errors.startswith("step 4/6  ")
+    first, *_, last = errors.splitlines()
+    assert first.startswith("note: views of 8 pixels are made of images of 32: ")
+    assert "\nstep 4/6  epoch 1/1  loss " in errors
+    assert last == f"next: dsf eval {folder} knn linear, or dsf report {folder}"
     assert main(arguments) == 1
     assert "holds a run already: --resume goes on with it" in capsys.readouterr().err
     assert main([*arguments, "--resume"]) == 0
@@ -74,7 +77,9 @@ def test_the_default_folder(tmp_path, monkeypatch, capsys):
         ([], "dsf: give a RECIPE, or -o FOLDER --resume"),
         (["--resume"], "dsf: give a RECIPE, or -o FOLDER --resume"),
         (["-o", "none", "--resume"], "dsf: none holds no run to resume: it has no config.yaml"),
-        (["dem"], "dsf: recipe must be one of "),
+        (["dem"], "dsf: there is no recipe 'dem': did you mean demo?"),
+        (["nothing"], "dsf: recipe must be one of "),
+        (["demo", "--epochs", "3"], "dsf: unrecognized arguments: --epochs 3; a setting is given "),
         (["demo", "head=x"], "dsf: head: must be one of mlp, mlp-bn"),
     ],
 )

@@ -199,6 +199,35 @@ def test_never_over_another_run(whole, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize(
+    "wrong", [["encoder.name=timm/resnet19", "encoder.options={}"], ["batch_size=128"]]
+)
+def test_what_cannot_be_built_leaves_no_run(tmp_path, wrong):
+    with pytest.raises(ValueError, match="resnet19|batch_size: must be at most the 96 images"):
+        train(tiny.settings(*wrong), tmp_path / "run", show=False)
+    train(tiny.settings("epochs=1"), tmp_path / "run", show=False)  # the folder is free
+
+
+def test_another_size_of_the_same_folder_comes_later(tmp_path, monkeypatch):
+    import miniature
+
+    from dsf.data import prepare
+
+    monkeypatch.setenv("DSF_DATA", str(tmp_path / "root"))
+    name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', {'': 40})}"
+    prepare(name, size=32)
+    settings = tiny.settings(f"data.name={name}", "epochs=1", "batch_size=16", "knn.every=0")
+    folder = train(settings, tmp_path / "run", show=False)
+    prepare(name, size=48)
+    config = folder / "config.yaml"
+    train(load_recipe(str(config)), folder, resume=True, show=False)
+    # A run from before sizes were written down says which, and goes on.
+    config.write_text(config.read_text().replace("  size: 32\n  limit", "  size: null\n  limit"))
+    with pytest.raises(ValueError, match="is prepared in the sizes 32, 48"):
+        train(load_recipe(str(config)), folder, resume=True, show=False)
+    train(load_recipe(str(config), ["data.size=32"]), folder, resume=True, show=False)
+
+
 def test_checkpoints_may_change_on_resume(whole):
     train(tiny.settings("checkpoint.keep=7"), whole, resume=True, show=False)
 
@@ -287,7 +316,7 @@ def test_no_false_alarm(whole):
 
 def test_plain_lines(tmp_path, capsys):
     train(tiny.settings(), tmp_path / "run")
-    text = capsys.readouterr().err.splitlines()
+    text = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step")]
     assert text[0].startswith("step 4/12  epoch 1/2  loss ")
     assert text[-1].startswith("step 12/12  epoch 2/2  loss ")
     for word in ("margin", "kappa", "images/s", "left"):

@@ -182,6 +182,11 @@ def test_overrides():
     [
         ("optimiser.lr=-1", "optimiser.lr: must be greater than 0; got -1"),
         ("optimizer.lr=1", "optimizer: no such setting; did you mean optimiser?"),
+        ("views.counts=4", "views.counts: no such setting; did you mean views.count?"),
+        ("lr=0.1", "lr: no such setting; did you mean optimiser.lr?"),
+        ("optimiser.LR=1", "optimiser.LR: no such setting; did you mean optimiser.lr?"),
+        ("size=8", "did you mean data.size or views.size or views.local.size?"),
+        ("views.zzz=1", "views.zzz: no such setting; there are count, size, recipe"),
         ("head.x=1", "head.x: no such setting; head has none below it"),
         ("encoder=resnet18", "encoder: has settings of its own (encoder.name, encoder.options)"),
         ("lr", "an override is KEY=VALUE, such as optimiser.lr=0.03; got 'lr'"),
@@ -230,7 +235,7 @@ def test_contradiction_of_autotune():
 
 
 def test_unknown_recipe_and_broken_files(tmp_path):
-    with pytest.raises(ValueError, match="got 'cifar10-dfs': did you mean cifar10-dsf"):
+    with pytest.raises(ValueError, match="no recipe 'cifar10-dfs': did you mean cifar10-dsf"):
         load_recipe("cifar10-dfs")
     with pytest.raises(FileNotFoundError):
         load_recipe(str(tmp_path / "none.yaml"))

@@ -24,7 +24,7 @@ def test_lines():
     lines.say("hello")
     first, second, third = stream.getvalue().splitlines()
     assert first.startswith(f"step 10/32  {NUMBERS}  0:00 left")
-    assert second.startswith(f"step 10/32  {NUMBERS}  kNN 42.1 %  0:00 left")
+    assert second == "step 10/32  kNN 42.1 %"
     assert third == "hello"
 
 
@@ -49,6 +49,7 @@ def test_time_left(monkeypatch):
 
 def test_bar(monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     stream = io.StringIO()
     bar = Bar(4, 32, 0, stream)
     bar.say("[not markup]")
@@ -59,3 +60,16 @@ def test_bar(monkeypatch):
     assert "[not markup]" in text
     assert " 31 %" in text
     assert f"{NUMBERS}  kNN 42.1 %" in text
+    assert text.endswith(f"step 10/32  {NUMBERS}  kNN 42.1 %\n")  # the bar is gone
+
+
+def test_epochs_are_counted_to_their_end():
+    stream = io.StringIO()
+    lines = Lines(2, 6, 0, stream)
+    for step in (3, 6):
+        lines._said = -1e9
+        lines.line(STEP | {"step": step, "epoch": step / 3})
+    assert [line.split("  ")[1] for line in stream.getvalue().splitlines()] == [
+        "epoch 1/2",
+        "epoch 2/2",
+    ]

@@ -1,6 +1,7 @@
 """``dsf train``: a run by a recipe, or an estimate of what it would take."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from dsf.commands.parser import Parser, UsageError
@@ -82,6 +83,7 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
             print(f"{stopped}; to go on: dsf train -o {folder} --resume")
         return STOPPED
     if distributed.launched()[0] == 0:
+        print(f"next: dsf eval {folder} knn linear, or dsf report {folder}", file=sys.stderr)
         print(folder)
     return None
 

@@ -11,6 +11,7 @@ from dsf.data import Batches, EpochSampler, Split, load
 from dsf.data.augment import MultiCrop, Recipe, TwoSides
 from dsf.data.augment import Views as ViewMaker
 from dsf.data.batches import room
+from dsf.data.registry import EMBEDDED, find
 from dsf.experiments.checks import PATCHES, check_count
 from dsf.experiments.recipe import make_settings
 from dsf.experiments.settings import AUTO, Settings
@@ -54,9 +55,15 @@ def resolve(settings: Settings, images: Split | None = None) -> Settings:
         values["encoder"] = large if device == "cuda" else {"name": "resnet-small", "options": {}}
     if settings.encoder.name.startswith(PATCHES):
         values["encoder"]["options"].setdefault("image_size", settings.views.size)
+    if settings.data.size is None and images is not None and _in_sizes(settings.data.name):
+        values["data"]["size"] = images.image_size  # there may be others by tomorrow
     if settings.data.resident == AUTO and images is not None:
         values["data"]["resident"] = images.nbytes <= room(distributed.place(device))
     return make_settings(values)
+
+
+def _in_sizes(name: str) -> bool:
+    return name != EMBEDDED and find(name).resizable
 
 
 def build_method(settings: Settings, steps: int = 1) -> Method:

@@ -14,7 +14,7 @@ from dsf.experiments.looks import make_gallery, view_picture
 from dsf.experiments.page import Pictures, make_page, read_run
 from dsf.experiments.page.accuracy import UNTRAINED
 from dsf.experiments.recipe import load_recipe
-from dsf.experiments.run import CONFIG, train, write_results
+from dsf.experiments.run import CONFIG, RESULTS, train, write_results
 from dsf.experiments.settings import Settings
 from dsf.experiments.subjects import about_run, load_run
 
@@ -54,7 +54,8 @@ def run_demo(
     untrained = build.build_method(resolved).to(resolved.device)
     before = evaluator.subject(untrained, about_run(resolved))
     results = _evaluate(resolved, before, UNTRAINED)
-    say(f"training in {folder}")
+    done = (folder / RESULTS).is_file()
+    say(f"{folder} is trained already" if done else f"training in {folder}")
     train(settings, folder, resume=(folder / CONFIG).is_file(), show=show)
     say("evaluating the trained encoder")
     _, trained, checkpoint = load_run(folder, resolved.device)

@@ -13,7 +13,7 @@ from dsf.experiments import build
 from dsf.experiments.checks import check_count
 from dsf.experiments.cost import StepCost, measure, random_images
 from dsf.experiments.recipe import make_settings
-from dsf.experiments.run import check_evaluation
+from dsf.experiments.run import watched
 from dsf.experiments.settings import Settings
 
 # What a CPU computes in seconds: a step of more pixels is measured on fewer images.
@@ -89,7 +89,7 @@ def estimate(settings: Settings, steps: int | None = None) -> Estimate:
     resolved = build.resolve(settings, images.like())
     build.check_local_views(resolved)
     if not images.missing:
-        check_evaluation(resolved)
+        resolved = watched(resolved)
     count = images.count
     if count is not None:
         count = min(count, settings.data.limit or count)

@@ -29,11 +29,7 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Setti
     elif name in recipe_names():
         where, text = f"recipe {name}", recipe_text(name)
     else:
-        close = difflib.get_close_matches(name, recipe_names(), 1)
-        raise ValueError(
-            f"recipe must be one of {', '.join(recipe_names())}, or a .yaml file; got {name!r}"
-            + (f": did you mean {close[0]}?" if close else "")
-        )
+        raise ValueError(_unknown(name))
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -45,6 +41,15 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Setti
     for override in overrides:
         _set(values, override)
     return make_settings(values)
+
+
+def _unknown(name: str) -> str:
+    if (Path(name) / "config.yaml").is_file():
+        return f"{name} is a run: its settings are the recipe {name}/config.yaml"
+    close = difflib.get_close_matches(name, recipe_names(), 1)
+    if close:
+        return f"there is no recipe {name!r}: did you mean {close[0]}?"
+    return f"recipe must be one of {', '.join(recipe_names())}, or a .yaml file; got {name!r}"
 
 
 def make_settings(values: dict[str, Any]) -> Settings:
@@ -84,10 +89,7 @@ def _explain(item: Any) -> str:
     path = ".".join(map(str, item["loc"]))
     kind, got = item["type"], item["input"]
     if kind == "extra_forbidden":
-        known = list(_model_at(item["loc"][:-1]).model_fields)
-        close = difflib.get_close_matches(str(item["loc"][-1]), known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-        return f"{path}: no such setting; {hint}"
+        return f"{path}: no such setting; {_meant(path)}"
     if kind in ("model_type", "dict_type") and item["loc"]:
         model = _model_at(item["loc"])
         names = ", ".join(f"{path}.{name}" for name in model.model_fields)
@@ -95,8 +97,31 @@ def _explain(item: Any) -> str:
     if kind == "value_error":
         message = str(item["ctx"]["error"])
         return f"{path}: {message}; got {got!r}" if message.startswith("must be") else message
+    if kind == "multiple_of":
+        return f"{path}: must be even, as half of the views make each side; got {got!r}"
     message = item["msg"].replace("Input should be", "must be", 1)
     return f"{path}: {message[0].lower()}{message[1:]}; got {got!r}"
+
+
+def _meant(path: str) -> str:
+    """Where the setting is that someone may have meant, or which there are."""
+    above, _, name = path.rpartition(".")
+    known = list(_model_at(tuple(filter(None, above.split(".")))).model_fields)
+    found = [other for other in _paths(Settings) if other.split(".")[-1] == name.lower()]
+    if not found:
+        close = difflib.get_close_matches(name.lower(), known, 1)
+        found = [".".join(filter(None, (above, *close)))] if close else []
+    return f"did you mean {' or '.join(found)}?" if found else f"there are {', '.join(known)}"
+
+
+def _paths(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """All settings by their dotted paths."""
+    found = []
+    for name, field in model.model_fields.items():
+        found.append(f"{prefix}{name}")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += _paths(field.annotation, f"{prefix}{name}.")
+    return found
 
 
 def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:

@@ -11,6 +11,7 @@ from dsf import distributed
 from dsf.data.files import read_json, write_file, write_json
 from dsf.experiments import build
 from dsf.experiments.monitor import KNNMonitor
+from dsf.experiments.notes import notes
 from dsf.experiments.recipe import dump, load_recipe
 from dsf.experiments.settings import Settings, check_batch
 from dsf.training import Callback, Checkpoints, Loop, MetricsFile, Plan
@@ -47,8 +48,8 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
     check_batch(settings, distributed.launched()[1])
     split = build.load_split(settings, settings.data.split)
-    settings = build.resolve(settings, split)
-    check_evaluation(settings)
+    wanted = build.resolve(settings, split)
+    settings = watched(wanted)
     build.check_local_views(settings)
     device = distributed.start(settings.device)
     try:
@@ -57,7 +58,14 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
         distributed.wait(device)
         with numerics(settings.precision, settings.deterministic, settings.autotune is True):  # type: ignore[arg-type]
             loop = _make_loop(settings, split, folder, device)
+            if distributed.rank() == 0 and not (folder / CONFIG).is_file():
+                # Not before all is built: what cannot be built leaves no run behind.
+                write_file(folder / CONFIG, dump(settings).encode())
             _start(loop, settings, folder, resume, show)
+            if settings != wanted:
+                loop.say("note: no kNN on the way, which takes labelled splits train and test")
+            for note in notes(settings, split) if loop.step == 0 else ():
+                loop.say(f"note: {note}")
             loop.run()
         if distributed.rank() == 0:
             write_results(folder, {"training": _cost(loop, settings)})
@@ -73,19 +81,17 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
     return folder
 
 
-def check_evaluation(settings: Settings) -> None:
-    """Raise ``ValueError`` if the monitor could not evaluate."""
+def watched(settings: Settings) -> Settings:
+    """The same without the monitor where there is nothing to evaluate on."""
     if settings.knn.every == 0:
-        return
+        return settings
     try:
         labelled = all(build.load_split(settings, name).labelled for name in ("train", "test"))
     except ValueError:
         labelled = False
-    if not labelled:
-        raise ValueError(
-            f"knn.every: the monitor needs labelled splits train and test, which "
-            f"{settings.data.name} has not; got {settings.knn.every}, take 0"
-        )
+    if labelled:
+        return settings
+    return settings.model_copy(update={"knn": settings.knn.model_copy(update={"every": 0})})
 
 
 def _make_loop(settings: Settings, split: Any, folder: Path, device: torch.device) -> Loop:
@@ -161,13 +167,14 @@ def _open(folder: Path, settings: Settings, resume: bool) -> None:
         raise OSError(
             error.errno, f"cannot make the run folder {folder}: {error.strerror}"
         ) from error
-    write_file(config, dump(settings).encode())
 
 
 def _compare(config: Path, settings: Settings) -> None:
     before = _flat(load_recipe(str(config)).model_dump())
     now = _flat(settings.model_dump())
     for key in sorted(before.keys() | now.keys()):
+        if key == "data.size" and before.get(key) is None:
+            continue  # of a run from before the only size there was got written down
         if before.get(key) != now.get(key) and not key.startswith(_FREE):
             raise ValueError(
                 f"{key}: the run in {config.parent} has {before.get(key)!r}; got {now.get(key)!r}. "

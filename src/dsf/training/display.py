@@ -8,6 +8,7 @@ from dsf.training.loop import Callback
 from dsf.training.metrics import Line
 
 _SECONDS = 10.0
+_WIDE = 110  # columns that a bar and the numbers take
 
 
 class Display(Callback):
@@ -37,15 +38,18 @@ class Display(Callback):
     def numbers(self) -> str:
         """The latest of everything."""
         line = self._numbers
-        parts = [f"epoch {min(self.epochs, int(line.get('epoch', 0)) + 1)}/{self.epochs}"]
+        epoch = max(1, -(-self.step * self.epochs // self.steps))
+        parts = [f"epoch {epoch}/{self.epochs}"]
         for name, label in (("loss", "loss"), ("margin", "margin"), ("kappa_mean", "kappa")):
             if name in line:
                 parts.append(f"{label} {line[name]:.3f}")
         if "images_per_s" in line:
             parts.append(f"{line['images_per_s']:,.0f} images/s")
-        if self._knn is not None:
-            parts.append(f"kNN {100 * self._knn:.1f} %")
         return "  ".join(parts)
+
+    def accuracy(self) -> str:
+        """The latest of kNN; empty before the first."""
+        return "" if self._knn is None else f"kNN {100 * self._knn:.1f} %"
 
     def left(self) -> str:
         """The time that is left, judged by the steps of this process."""
@@ -70,9 +74,12 @@ class Lines(Display):
         due = line["kind"] == "step" and (
             now - self._said >= _SECONDS or line["step"] == self.steps
         )
-        if due or line["kind"] == "knn":
+        where = f"step {self.step}/{self.steps}"
+        if due:
             self._said = now
-            self.say(f"step {self.step}/{self.steps}  {self.numbers()}  {self.left()} left")
+            self.say(f"{where}  {self.numbers()}  {self.left()} left")
+        elif line["kind"] == "knn":
+            self.say(f"{where}  {self.accuracy()}")
 
     def say(self, text: str) -> None:
         """Print it."""
@@ -80,37 +87,39 @@ class Lines(Display):
 
 
 class Bar(Display):
-    """A bar that stays at the bottom."""
+    """A bar that stays at the bottom, and at the end a line in its place."""
 
     def __init__(self, epochs: int, steps: int, step: int, stream: TextIO) -> None:
         super().__init__(epochs, steps, step, stream)
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self._bar = Progress(
-            BarColumn(bar_width=20),
+        console = Console(file=stream)
+        columns = [
             TextColumn("{task.percentage:3.0f} %"),
             TextColumn("{task.description}"),
             TextColumn("{task.fields[left]} left"),
-            console=Console(file=stream),
-        )
+        ]
+        bar = [BarColumn(bar_width=20)] if console.width >= _WIDE else []
+        self._bar = Progress(*bar, *columns, console=console, transient=True)
         self._task = self._bar.add_task("starting", total=steps, completed=step, left="-:--")
         self._bar.start()
 
     def line(self, line: Line) -> None:
         """Move on."""
         super().line(line)
-        self._bar.update(
-            self._task, completed=self.step, description=self.numbers(), left=self.left()
-        )
+        shown = "  ".join(filter(None, [self.numbers(), self.accuracy()]))
+        self._bar.update(self._task, completed=self.step, description=shown, left=self.left())
 
     def say(self, text: str) -> None:
         """Print it above the bar."""
-        self._bar.console.print(text, markup=False, highlight=False)
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Leave the latest numbers."""
         self._bar.stop()
+        shown = "  ".join(filter(None, [self.numbers(), self.accuracy()]))
+        self.say(f"step {self.step}/{self.steps}  {shown}")
 
 
 def display(epochs: int, steps: int, step: int) -> Display:
