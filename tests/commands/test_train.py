@@ -33,6 +33,15 @@ def test_list(capsys):
         assert f"{name}\n  reaches: " in output
 
 
+def test_settings_are_shown(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "demo", "epochs=3", "--settings"]) == 0
+    assert (
+        "epochs: 3                           # passes over the images\n" in capsys.readouterr().out
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("more", [[], ["views.local={count: 6, size: 4, crop_scale: [0.1, 0.3]}"]])
 def test_train_and_resume(tmp_path, capsys, more):
     folder = tmp_path / "run"

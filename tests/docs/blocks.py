@@ -83,6 +83,9 @@ class Page:
             processes = _number(words, "--nnodes") * _number(words, "--nproc-per-node")
             words = ["dsf", *words[words.index("-m") + 2 :]]
         match words:
+            case ["dsf", *arguments, ">", target] if run:
+                with Path(target).open("w") as file, contextlib.redirect_stdout(file):
+                    assert cli.main(arguments) == 0
             case ["dsf", *arguments] if run:
                 assert cli.main(arguments) == 0
             case ["dsf", *arguments]:

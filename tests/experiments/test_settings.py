@@ -192,7 +192,7 @@ def test_overrides():
         ("lr", "an override is KEY=VALUE, such as optimiser.lr=0.03; got 'lr'"),
         ("data.limit=[", "data.limit: the value is not YAML; got '['"),
         ("compile=maybe", "compile: must be 'auto', True or False; got 'maybe'"),
-        ("views.count=3", "views.count: must be a multiple of 2; got 3"),
+        ("views.count=3", "views.count: must be even, as half of the views make each side; got 3"),
         ("views.recipe=x", "views.recipe: must be one of cifar, mocov3-1, mocov3-2; got 'x'"),
         ("views.options={x: 1}", "views.options: no such argument 'x'"),
         ("views.options={blur: 2}", "views.options: blur must be a probability in [0, 1]; got 2"),

@@ -3,8 +3,12 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dsf.commands.parser import Parser, UsageError
+
+if TYPE_CHECKING:
+    from dsf.experiments import Settings
 
 # What EX_TEMPFAIL means elsewhere: not done, try again.
 STOPPED = 75
@@ -42,6 +46,11 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "--dry-run", action="store_true", help="estimate memory, speed and hours; start nothing"
     )
     parser.add_argument("--list", action="store_true", help="show the recipes")
+    parser.add_argument(
+        "--settings",
+        action="store_true",
+        help="show all settings with their meaning",
+    )
     parser.set_defaults(run=_train)
 
 
@@ -59,6 +68,9 @@ def _train(options: argparse.Namespace) -> int | None:
         if not (folder / "config.yaml").is_file():
             raise UsageError(f"{folder} holds no run to resume: it has no config.yaml")
         recipe = str(folder / "config.yaml")
+    if options.settings:
+        _explain(recipe, overrides)
+        return None
     if options.dry_run:
         if options.resume:
             raise UsageError("--dry-run estimates a whole run: leave --resume out")
@@ -69,13 +81,10 @@ def _train(options: argparse.Namespace) -> int | None:
 
 def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int | None:
     from dsf import distributed
-    from dsf.experiments import load_recipe, train
+    from dsf.experiments import train
     from dsf.training import Interrupted
 
-    try:
-        settings = load_recipe(recipe, overrides)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    settings = _settings(recipe, overrides)
     try:
         train(settings, folder, resume)
     except Interrupted as stopped:
@@ -88,15 +97,25 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
     return None
 
 
-def _estimate(recipe: str, overrides: list[str]) -> None:
+def _settings(recipe: str, overrides: list[str]) -> "Settings":
     from dsf.experiments import load_recipe
-    from dsf.experiments.estimate import estimate, lines
 
     try:
-        settings = load_recipe(recipe, overrides)
+        return load_recipe(recipe, overrides)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    print(*lines(estimate(settings)), sep="\n")
+
+
+def _explain(recipe: str, overrides: list[str]) -> None:
+    from dsf.experiments.explain import explain
+
+    print(explain(_settings(recipe, overrides)), end="")
+
+
+def _estimate(recipe: str, overrides: list[str]) -> None:
+    from dsf.experiments.estimate import estimate, lines
+
+    print(*lines(estimate(_settings(recipe, overrides))), sep="\n")
 
 
 def _list() -> None:

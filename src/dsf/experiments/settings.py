@@ -96,14 +96,20 @@ class Loss(Part):
     """The loss; see ``dsf.losses``.
 
     Attributes:
-        name: which.
+        name: its kind.
         temperature: by default 1 for DSF, 0.1 for losses of cosines.
         queue: K, keys in the memory bank: for MoCo; 0 for the other methods.
         contrast: InfoNCE or the decoupled one.
         block_size: compute the logits in pieces of so many negatives, or never so (null); by
             default if there are more than 2^26 of them.
         pooling: of the poly-view loss.
-        mode, shrink, estimator, queue_kappa, divergence, alpha, detach_resultant: DSF's own.
+        mode: how DSF reads the paper: its code, a true divergence, or its text word for word.
+        shrink: lambda, which keeps kappa finite.
+        estimator: of kappa.
+        queue_kappa: of the keys in the queue: their own, or the mean of the batch.
+        divergence: minus which is the similarity; others than kl go with mode exact.
+        alpha: the order of renyi.
+        detach_resultant: no gradient through kappa.
     """
 
     name: Literal["dsf", "cosine", "loss-average", "feature-average", "poly-view"] = "dsf"
@@ -151,7 +157,7 @@ class Optimiser(Part):
     """The optimiser.
 
     Attributes:
-        name: which.
+        name: its kind.
         lr: its learning rate, at its highest.
         base_lr: in its place the rate for 256 images a step: lr is then base_lr x batch_size / 256,
             and stands beside it in config.yaml.
