@@ -16,7 +16,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         help="train, evaluate and report on embedded images",
         description="Train a small encoder with 8 views an image on the 5,000 images inside the\n"
         "package, measure it before and after, and show it all on one HTML page, whose\n"
-        "path is printed last. Minutes on two CPU cores, one minute with --quick. Stopped\n"
+        "path is printed last. Minutes on two CPU cores, one or two with --quick. Stopped\n"
         "at any point, the same command goes on.",
         example="dsf demo -o runs/demo",
     )
