@@ -202,7 +202,7 @@ def test_show_a_folder(root, tmp_path):
         (
             ["embedded", "-o", "x.png", "--recipe", "demo", "views.sise=9"],
             2,
-            "did you mean size?",
+            "views.sise: no such setting; did you mean",
         ),
         (["embedded", "-o", "x.txt"], 2, "-o must end in one of .png, .jpg, .webp; got x.txt"),
         (["embedded", "-o", "x.png", "--seed", "-1"], 2, "must be a whole number >= 0; got '-1'"),
