@@ -77,15 +77,13 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser = verbs.add_parser(
         "show",
         help="draw images and their views",
-        description="Draw a sheet: each row an image, then views of it; or an image corrupted in\n"
-        "every way that `dsf eval` tests, at each severity.",
-        example="dsf data show embedded -o views.png --images 6 --views 8\n"
-        "dsf data show folder:~/photos -o views.png --recipe demo views.size=64\n"
+        description="Draw images and their views, or one as `dsf eval` corrupts it in its tests.",
+        example="dsf data show embedded views.size=32 -o views.png --recipe demo\n"
         "dsf data show embedded -o corruptions.png --corruptions --split test",
     )
     parser.add_argument("name", metavar="NAME", help=_NAME)
     parser.add_argument(
-        "overrides", metavar="KEY=VALUE", nargs="*", help="settings to change in a training recipe"
+        "overrides", metavar="KEY=VALUE", nargs="*", help="settings of a training recipe"
     )
     parser.add_argument(
         "-o", dest="output", type=Path, required=True, metavar="FILE", help=".png, .jpg or .webp"
@@ -96,8 +94,8 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument(
         "--recipe",
         default="cifar",
-        help="how views are made: cifar, mocov3-1 or mocov3-2, in the size of the images; or as"
-        " training would, by a recipe of `dsf train --list` or a .yaml file (cifar)",
+        metavar="NAME",
+        help="cifar, mocov3-1, mocov3-2, a training recipe or .yaml (cifar)",
     )
     parser.add_argument(
         "--corruptions", action="store_true", help="one image and its corruptions, not views"

@@ -86,28 +86,24 @@ def folder_data_set(name: str) -> DataSet:
 
 
 def _split_folders(path: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    found: dict[str, list[Path]] = {}
     others = []
     for folder in subfolders(path):
         split = _SPLIT_OF.get(folder.name.lower())
-        if split is None:
-            others.append(folder)
-        elif split in found:
-            raise ValueError(
-                f"{path}: {found[split].name}/ and {folder.name}/ are both the split {split}; "
-                "leave one"
-            )
-        else:
-            found[split] = folder
+        (others if split is None else found.setdefault(split, [])).append(folder)
     if "train" not in found or pictures(path) or (others and len(found) == 1):
         return {"train": path}  # all of them are classes, whatever their names
     if others:
-        splits = " and ".join(f"{folder.name}/" for folder in found.values())
+        splits = " and ".join(f"{folder.name}/" for folders in found.values() for folder in folders)
         raise ValueError(
             f"{path} must hold splits or class folders; it has both: {splits} are splits, "
             f"{others[0].name}/ is none"
         )
-    return {split: found[split] for split in _SPLITS if split in found}
+    for split, folders in found.items():
+        if len(folders) > 1:
+            names = " and ".join(f"{folder.name}/" for folder in folders)
+            raise ValueError(f"{path}: {names} are the same split, {split}; leave one")
+    return {split: found[split][0] for split in _SPLITS if split in found}
 
 
 def _class_names(folder: Path) -> list[str]:
