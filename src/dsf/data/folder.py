@@ -87,7 +87,7 @@ def folder_data_set(name: str) -> DataSet:
 
 def _split_folders(path: Path) -> dict[str, Path]:
     found: dict[str, list[Path]] = {}
-    others = []
+    others: list[Path] = []
     for folder in subfolders(path):
         split = _SPLIT_OF.get(folder.name.lower())
         (others if split is None else found.setdefault(split, [])).append(folder)
