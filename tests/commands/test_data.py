@@ -6,7 +6,11 @@ import pytest
 from PIL import Image
 
 from dsf.cli import main
-from dsf.data import registry
+from dsf.data import load, registry
+from dsf.data.augment import RECIPES
+from dsf.data.cifar import CLASSES
+from dsf.data.sheet import view_sheet
+from dsf.experiments import dump, load_recipe
 
 
 @pytest.fixture
@@ -20,14 +24,16 @@ def root(tmp_path, monkeypatch):
 
 def test_list_of_nothing_prepared(root, capsys):
     assert main(["data", "list"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["name", "images", "size", "where"]
-    names = [line[0] for line in lines[1 : len(registry.DATASETS) + 2]]
-    assert names == [*sorted(registry.DATASETS), "embedded"]
-    rows = dict(zip(names, lines[1:]))
-    assert rows["cifar10"][1:6] == ["not", "prepared", "32", "60,000", "photographs"]
-    assert rows["pets"][1:6] == ["not", "prepared", "224", "7,349", "photographs"]
-    assert rows["embedded"][1:6] == ["5,000", "train,", "1,000", "test", "32"]
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[:-1])) <= 100  # the last has a path
+    rows = [line.split() for line in lines]
+    assert rows[0] == ["name", "images", "size", "store"]
+    assert rows[1][:6] == ["embedded", "5,000", "train,", "1,000", "test", "32"]
+    assert rows[2:4] == [[], ["not", "prepared", "size", "what"]]
+    others = rows[4 : len(registry.DATASETS) + 4]
+    assert [row[0] for row in others] == sorted(registry.DATASETS)
+    assert ["cifar10", "32", "60,000", "photographs"] in [row[:4] for row in others]
+    assert ["pets", "224", "7,349", "photographs"] in [row[:4] for row in others]
     assert not root.exists()
 
 
@@ -38,14 +44,16 @@ def test_prepare_and_list(root, tmp_path, capsys, monkeypatch):
     assert main(["data", "prepare", "cifar10", "--source", str(archive)]) == 0
     output, errors = capsys.readouterr()
     assert output.startswith(
-        f"cifar10: 20 train, 4 test images in {root}/cifar10, verified\n"
-        f"  from {archive}\n  train images sha256 "
+        f"cifar10: 20 train, 4 test images in {root}/cifar10, verified\n  from {archive}\n  train: "
     )
-    assert errors.splitlines() == ["cifar10: 0 of 24 images", "cifar10: 24 of 24 images"]
+    labels = miniature.cifar_arrays()["test"][1].tolist()
+    found = ", ".join(f"{CLASSES[label]} ({labels.count(label)})" for label in sorted({*labels}))
+    assert f"\n  test: {len({*labels})} classes: {found}\n  train images sha256 " in output
+    assert errors.splitlines()[:2] == ["cifar10: 0 of 24 images", "cifar10: 24 of 24 images"]
     assert main(["data", "prepare", "cifar10"]) == 0
     again, errors = capsys.readouterr()
     assert again == output
-    assert errors.splitlines()[-1] == "cifar10, verified: 24 of 24 images"
+    assert "cifar10, verified: 24 of 24 images" in errors.splitlines()
     pictures = miniature.picture_folder(tmp_path / "pictures", {"a": 2})
     assert main(["data", "prepare", f"folder:{pictures}", "--size", "8"]) == 0
     assert main(["data", "prepare", f"folder:{pictures}", "--size", "9"]) == 0
@@ -53,12 +61,42 @@ def test_prepare_and_list(root, tmp_path, capsys, monkeypatch):
     (root / "cifar100.partial").mkdir()
     capsys.readouterr()
     assert main(["data", "list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    states = {line.split()[0]: line.split()[1:3] for line in lines if line}
-    assert states["cifar10"][0] == "damaged"
-    assert states["cifar100"] == ["not", "finished"]
-    folders = [line.split() for line in lines if line.startswith(f"folder:{pictures} ")]
-    assert [cells[1:4] for cells in folders] == [["2", "train", "8"], ["2", "train", "9"]]
+    first, others, _ = capsys.readouterr().out.split("\n\n")
+    rows = [line.split() for line in first.splitlines()]
+    assert [row[:3] for row in rows if row[0].startswith("cifar")] == [
+        ["cifar10", "damaged", f"{root}/cifar10/test-00000.npy"],
+        ["cifar100", "not", "finished"],
+    ]
+    folders = [row[1:4] for row in rows if row[0] == "folder:~/pictures"]  # HOME is tmp_path
+    assert folders == [["2", "train", "8"], ["2", "train", "9"]]
+    assert rows[-1][0] == "embedded"
+    assert "cifar" not in others
+    assert "pets" in others
+
+
+def test_prepare_says_what_it_found(root, tmp_path, capsys):
+    def said(counts, name):
+        folder = miniature.picture_folder(tmp_path / name, counts)
+        assert main(["data", "prepare", f"folder:{folder}", "--size", "8"]) == 0
+        output, errors = capsys.readouterr()
+        lines = [line.strip() for line in output.splitlines()]
+        found = [line for line in lines if line.startswith(("train:", "test:"))]
+        return found, [line for line in errors.splitlines() if " of " not in line]
+
+    complete = {"Train/a": 2, "Train/b": 1, "Test/a": 1}
+    assert said(complete, "x") == (["train: 2 classes: a (2), b (1)", "test: 1 class: a (1)"], [])
+    assert said(complete | {"Test/bb": 2}, "x")[1] == [
+        "warning: class 'bb' has test images (2) but no training images: a typo?"
+    ]
+    note = (
+        "note: training needs no more, but kNN and linear evaluation need classes and a split "
+        f"test: {tmp_path}/flat/train/CLASS/... and {tmp_path}/flat/test/CLASS/..."
+    )
+    assert said({"": 2}, "flat") == (["train: no labels"], [note])
+    many = {f"c{number:02d}": 1 + number % 2 for number in range(9)}
+    found, (note,) = said(many, "many")
+    assert found == ["train: 9 classes of 1 to 2 each: c00, c01, c02, ..."]
+    assert "need classes and a split test" in note
 
 
 def test_embedded_needs_no_preparing(root, capsys):
@@ -78,12 +116,14 @@ def test_broken_images(root, tmp_path, capsys):
     errors = capsys.readouterr().err.splitlines()
     assert "0001.png: is empty (0 bytes)" in errors
     assert errors[-2] == "... and 5 more"
+    assert errors[0] == f"folder:{pictures}: 0 of 30 images"
     assert errors[-1].startswith("dsf: 25 of 30 images cannot be read, the first is 0001.png: is")
+    assert errors[-1].endswith("leave them out with --skip-broken")
     assert main([*command, "--skip-broken"]) == 0
     output, errors = capsys.readouterr()
     assert "5 train images in" in output
     assert "ignored by their extension: 1 without, 1 .heic" in errors.splitlines()
-    assert errors.splitlines()[-1] == "25 images are left out"
+    assert "25 images are left out" in errors.splitlines()
 
 
 def test_interrupted(root, capsys, monkeypatch):
@@ -99,6 +139,8 @@ def test_interrupted(root, capsys, monkeypatch):
     ("arguments", "message"),
     [
         (["prepare", "cifar11"], "data set must be one of cifar10, cifar100, fashion-mnist"),
+        (["prepare", "folder:"], "folder:. the current one; got no path"),
+        (["prepare", "."], "did you mean folder:.?"),
         (["prepare", "cifar10", "--size", "64"], "the images of cifar10 have 32 pixels"),
         (["prepare", "cifar10", "--size", "x"], "must be a whole number >= 1; got 'x'"),
         (["prepare", "folder:x", "--size", "0"], "must be a whole number >= 1; got '0'"),
@@ -132,7 +174,9 @@ def test_show(root, tmp_path, capsys):
     file = tmp_path / "views.png"
     command = ["data", "show", "embedded", "-o", str(file), "--images", "2", "--views", "3"]
     assert main(command) == 0
-    assert capsys.readouterr().out == f"{file}: 2 images of embedded, 3 views each\n"
+    assert capsys.readouterr().out == (
+        f"{file}: 2 images of embedded, 3 views each of 32 pixels, as cifar makes them\n"
+    )
     with Image.open(file) as sheet:
         assert sheet.size == (4 * 100 + 8, 2 * 100 + 4)
         assert np.asarray(sheet).std() > 10
@@ -153,10 +197,16 @@ def test_show_a_folder(root, tmp_path):
     ("arguments", "code", "message"),
     [
         (["nothing", "-o", "x.png"], 2, "data set must be one of"),
-        (["embedded", "-o", "x.png", "--recipe", "none"], 2, "--recipe must be one of"),
+        (["embedded", "-o", "x.png", "--recipe", "none"], 2, "--recipe must be one of cifar, "),
+        (["embedded", "-o", "x.png", "views.size=9"], 2, "views.size=9 changes a training recipe"),
+        (
+            ["embedded", "-o", "x.png", "--recipe", "demo", "views.sise=9"],
+            2,
+            "views.sise: no such setting; did you mean",
+        ),
         (["embedded", "-o", "x.txt"], 2, "-o must end in one of .png, .jpg, .webp; got x.txt"),
         (["embedded", "-o", "x.png", "--seed", "-1"], 2, "must be a whole number >= 0; got '-1'"),
-        (["embedded", "-o", "no/x.png", "--images", "1"], 1, "no/x.png: No such file"),
+        (["folder:no", "-o", "x.png"], 1, "folder:no: there is no folder"),
         (["embedded", "-o", "x.png", "--split", "val"], 1, "split must be one of"),
         (["cifar10", "-o", "x.png"], 1, "run `dsf data prepare cifar10`"),
     ],
@@ -167,6 +217,33 @@ def test_show_wrongly(root, capsys, arguments, code, message):
     assert output == ""
     assert message in errors
     assert errors.count("\n") == 1
+
+
+def test_show_what_training_sees(root, tmp_path, capsys):
+    def sheet(*words):
+        file = tmp_path / "new" / "folder" / "views.png"
+        command = ["data", "show", "embedded", "-o", str(file), "--images", "1", "--views", "2"]
+        assert main([*command, *words]) == 0
+        with Image.open(file) as picture:
+            return np.asarray(picture)
+
+    settings = load_recipe("demo", ["views.size=48"])
+    expected = view_sheet(load("embedded"), 1, 2, settings.views.recipes(), 48)
+    assert np.array_equal(sheet("--recipe", "demo", "views.size=48"), np.asarray(expected))
+    assert "2 views each of 48 pixels, as demo makes them\n" in capsys.readouterr().out
+    config = tmp_path / "config.yaml"
+    config.write_text(dump(settings))
+    assert np.array_equal(sheet("--recipe", str(config)), np.asarray(expected))
+    assert sheet("--recipe", "demo").shape == (104, 3 * 100 + 8, 3)  # 24 pixels, four times
+    sheet("--recipe", "demo", "views.local.count=1")
+    assert capsys.readouterr().out.endswith(", without local ones\n")
+
+
+def test_the_help_names_the_augmentations(root, capsys):
+    with pytest.raises(SystemExit):
+        main(["data", "show", "--help"])
+    words = capsys.readouterr().out.replace(",", "").split()
+    assert set(RECIPES) <= set(words)
 
 
 def test_show_draws_corruptions(root, tmp_path, capsys):

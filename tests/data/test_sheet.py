@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,21 @@ def test_a_recipe_may_be_changed():
     sheet = np.asarray(view_sheet(split, images=1, views=1, recipe=still))
     stored, view = sheet[4:100, 4:100], sheet[4:100, 108:204]
     assert np.array_equal(stored, view)
+
+
+def test_a_recipe_for_each_half_of_the_views():
+    split = load("embedded", "test")
+    still = Recipe(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0.0)
+    gray = replace(still, mean=(0.1, 0.2, 0.3), grayscale=1.0)
+    sheet = np.asarray(view_sheet(split, images=1, views=4, recipe=[still, gray]))
+    stored, *views = (sheet[4:100, left : left + 96] for left in (4, 108, 208, 308, 408))
+    for view in views[:2]:
+        assert np.array_equal(view, stored)
+    for view in views[2:]:
+        assert not np.array_equal(view, stored)
+        assert (view == view[..., :1]).all()  # whatever its normalisation
+    one = np.asarray(view_sheet(split, images=1, views=1, recipe=[still, gray]))
+    assert np.array_equal(one[4:100, 108:204], stored)
 
 
 def test_views_may_have_another_size():

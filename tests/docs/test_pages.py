@@ -42,6 +42,10 @@ def test_blocks_are_found_with_their_reasons():
         blocks("- a\n\n  ```sh\n  dsf demo\n  ```\n")
 
 
+def test_a_drawing_is_compared_with_nothing():
+    Page().try_block(Block("text", "a tree\n", "a drawing"))
+
+
 @pytest.mark.parametrize(
     ("language", "code"),
     [

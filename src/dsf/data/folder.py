@@ -12,14 +12,20 @@ from dsf.data.source import DataSet, Request, Source
 
 DEFAULT_SIZE = 256
 PREFIX = "folder:"
-_SPLITS = ("train", "val", "test")
+_SPLITS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+_SPLIT_OF = {name: split for split, names in _SPLITS.items() for name in names}
 
 
 class FolderSource(PictureSource):
     """The images below a folder, in the order of their names.
 
     ``PATH/CLASS/...`` or ``PATH/*`` make the split ``train``; with ``PATH/train`` and perhaps
-    ``PATH/val`` and ``PATH/test`` and no other folders, each of these is a split.
+    ``PATH/val`` and ``PATH/test`` and no other folders, each of these is a split. Their names may
+    be written in capitals, and as training; valid, validation or dev; testing.
 
     Args:
         path: the folder.
@@ -44,9 +50,19 @@ class FolderSource(PictureSource):
         super().__init__(path, size, classes, items, f"{PREFIX}{path}")
 
 
+def folder_path(name: str) -> Path:
+    """The folder that ``folder:PATH`` names, whether it is there or not."""
+    path = name.removeprefix(PREFIX)
+    if not path:
+        raise ValueError(
+            f"{PREFIX}PATH names a folder of images, {PREFIX}. the current one; got no path"
+        )
+    return Path(path).expanduser().absolute()
+
+
 def folder_data_set(name: str) -> DataSet:
     """The data set that ``folder:PATH`` names; its stores are named after folder and path."""
-    path = Path(name.removeprefix(PREFIX)).expanduser().absolute()
+    path = folder_path(name)
     mark = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     readable = "".join(c if c.isascii() and c.isalnum() else "-" for c in path.name) or "root"
 
@@ -70,10 +86,24 @@ def folder_data_set(name: str) -> DataSet:
 
 
 def _split_folders(path: Path) -> dict[str, Path]:
-    names = {folder.name for folder in subfolders(path)}
-    if "train" in names and names <= set(_SPLITS) and not pictures(path):
-        return {split: path / split for split in _SPLITS if split in names}
-    return {"train": path}
+    found: dict[str, list[Path]] = {}
+    others: list[Path] = []
+    for folder in subfolders(path):
+        split = _SPLIT_OF.get(folder.name.lower())
+        (others if split is None else found.setdefault(split, [])).append(folder)
+    if "train" not in found or pictures(path) or (others and len(found) == 1):
+        return {"train": path}  # all of them are classes, whatever their names
+    if others:
+        splits = " and ".join(f"{folder.name}/" for folders in found.values() for folder in folders)
+        raise ValueError(
+            f"{path} must hold splits or class folders; it has both: {splits} are splits, "
+            f"{others[0].name}/ is none"
+        )
+    for split, folders in found.items():
+        if len(folders) > 1:
+            names = " and ".join(f"{folder.name}/" for folder in folders)
+            raise ValueError(f"{path}: {names} are the same split, {split}; leave one")
+    return {split: found[split][0] for split in _SPLITS if split in found}
 
 
 def _class_names(folder: Path) -> list[str]:

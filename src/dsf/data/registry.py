@@ -14,7 +14,7 @@ from pathlib import Path
 from dsf.data import embedded, writer
 from dsf.data.cifar import CIFAR10, CIFAR100
 from dsf.data.fashion import FASHION_MNIST
-from dsf.data.folder import PREFIX, folder_data_set
+from dsf.data.folder import PREFIX, folder_data_set, folder_path
 from dsf.data.layout import data_root
 from dsf.data.progress import Progress
 from dsf.data.sets import SETS
@@ -36,6 +36,8 @@ def find(name: str, size: int | None = None) -> DataSet:
     if name == EMBEDDED:
         raise ValueError("embedded lies inside the package: it has no store, load() opens it")
     if name not in DATASETS:
+        if Path(name).expanduser().is_dir():
+            raise ValueError(f"no data set is called {name!r}: did you mean {PREFIX}{name}?")
         names = ", ".join((*DATASETS, EMBEDDED))
         raise ValueError(f"data set must be one of {names} or {PREFIX}PATH; got {name!r}")
     return DATASETS[name].at(size)
@@ -61,9 +63,13 @@ def open_store(name: str, size: int | None = None, verify: bool = False) -> Stor
     if data_set.resizable and size is None:
         path = _only_size(name, data_set)
     if not (path / MANIFEST).is_file():
+        if name.startswith(PREFIX) and not folder_path(name).is_dir():
+            raise FileNotFoundError(f"{name}: there is no folder {folder_path(name)}")
         option = "" if size is None else f" --size {size}"
+        others = " or ".join(f"`--source {word}`" for word in data_set.sources)
         raise FileNotFoundError(
             f"{name} is not prepared in {path.parent}: run `dsf data prepare {name}{option}`"
+            + (f", perhaps with {others}" if others else "")
         )
     return Store(path, verify)
 
@@ -90,11 +96,12 @@ def prepare(
     """
     data_set = (name if isinstance(name, DataSet) else find(name)).at(size)
     progress = progress or Progress()
+    title = data_set.name if isinstance(name, DataSet) else name
     root = data_root()
     path = root / data_set.store_name
     downloads = root / f"{data_set.store_name}.download"
     with _only_process(root):
-        store = _verified(path, data_set, progress)
+        store = _verified(path, data_set, title, progress)
         if store is None or not data_set.fixed:
             request = Request(source, data_set.image_size, downloads, progress)
             opened = data_set.open_source(request)
@@ -103,7 +110,7 @@ def prepare(
             if store is None or store.manifest["fingerprint"] != opened.fingerprint:
                 data_set.check(opened.description, opened.content)
                 data_set.check_counts(opened)
-                writer.build(path, data_set.name, opened, progress, skip_broken)
+                writer.build(path, data_set.name, opened, progress, skip_broken, title)
                 store = Store(path)
                 data_set.check(str(path), store.content)
         writer.remove_leftovers(path)
@@ -139,7 +146,7 @@ def _name_of(store: str) -> str:
     return name if size.isdecimal() and name in DATASETS else store
 
 
-def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None:
+def _verified(path: Path, data_set: DataSet, title: str, progress: Progress) -> Store | None:
     """The store if it is there and sound; None if it must be made."""
     if not path.exists():
         return None
@@ -147,7 +154,7 @@ def _verified(path: Path, data_set: DataSet, progress: Progress) -> Store | None
         raise FileExistsError(f"{path} is not a store: move it away, or set DSF_DATA elsewhere")
     try:
         store = Store(path)
-        with progress.task(f"{data_set.name}, verified", sum(store.counts.values())) as advance:
+        with progress.task(f"{title}, verified", sum(store.counts.values())) as advance:
             store.verify(advance)
         data_set.check(str(path), store.content)
     except ValueError as error:
@@ -164,7 +171,9 @@ def _only_size(name: str, data_set: DataSet) -> Path:
     sizes = sorted(int(end) for end in ends if end.isdecimal())
     if len(sizes) > 1:
         raise ValueError(
-            f"size: {name} is prepared in the sizes {', '.join(map(str, sizes))}; say which"
+            f"size: {name} is prepared in the sizes {', '.join(map(str, sizes))}; say which: "
+            f"data.size={sizes[0]} in training, --data {name}:{sizes[0]} in evaluation, "
+            f"--size {sizes[0]} in `dsf data show`, size={sizes[0]} in Python"
         )
     return root / data_set.at(sizes[0] if sizes else None).store_name
 

@@ -1,10 +1,12 @@
 """A picture of images and their views: what a recipe does to them, at a glance."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
 from dsf.data.sampler import EpochSampler
 from dsf.data.source import Bytes
@@ -21,9 +23,10 @@ def view_sheet(
     split: Split,
     images: int = 6,
     views: int = 8,
-    recipe: "str | Recipe" = "cifar",
+    recipe: "str | Recipe | Sequence[Recipe]" = "cifar",
     size: int | None = None,
     seed: int = 0,
+    exact: bool = True,
 ) -> Image.Image:
     """Each row an image as stored, then its views; the seed chooses images and views.
 
@@ -31,11 +34,13 @@ def view_sheet(
         split: where the images come from.
         images: how many rows.
         views: how many views an image.
-        recipe: a ``dsf.data.augment.Recipe``, or the name of one in ``RECIPES``.
+        recipe: a ``dsf.data.augment.Recipe``, or the name of one in ``RECIPES``, or a recipe for
+            each half of the views.
         size: the side of a view; by default that of the stored images.
         seed: of both choices.
+        exact: as of ``dsf.data.augment.Views``.
     """
-    from dsf.data.augment import RECIPES, Views
+    from dsf.data.augment import RECIPES, Recipe, Views
 
     if isinstance(recipe, str) and recipe not in RECIPES:
         raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
@@ -44,18 +49,20 @@ def view_sheet(
     if views < 1:
         raise ValueError(f"views must be >= 1; got {views}")
     size = split.image_size if size is None else size
-    make = Views(recipe, size=size, seed=seed)
+    recipes = [recipe] if isinstance(recipe, str | Recipe) else recipe
+    makers = [Views(kind, size, seed, exact) for kind in recipes]
     samples = EpochSampler(len(split), 1, seed, rank=0, world_size=1).order(0)[:images]
     stored = split.gather(samples)
     sizes = split.sizes()
-    with torch.no_grad():
-        made = make(
-            stored, samples, 0, torch.arange(views), None if sizes is None else sizes[samples]
-        )
-    mean, std = (
-        torch.as_tensor(value).reshape(3, 1, 1) for value in (make.recipe.mean, make.recipe.std)
+    before = None if sizes is None else sizes[samples]
+    halves = torch.arange(views).chunk(len(makers))
+    pixels = torch.cat(
+        [
+            _pixels(make(stored, samples, 0, half, before), make.recipe)
+            for make, half in zip(makers, halves, strict=False)  # one view is of the first
+        ],
+        dim=1,
     )
-    pixels = ((made * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
     rows = [
         [_resized(image.permute(1, 2, 0).numpy(), size), *row.permute(0, 2, 3, 1).numpy()]
         for image, row in zip(stored, pixels, strict=True)
@@ -78,6 +85,12 @@ def grid(rows: list[list[Bytes]]) -> Bytes:
             enlarged = cell.repeat(scale, axis=0).repeat(scale, axis=1)
             sheet[top : top + side, left : left + side] = enlarged
     return sheet
+
+
+def _pixels(views: Tensor, recipe: "Recipe") -> Tensor:
+    """Views as levels, the normalisation undone."""
+    mean, std = (torch.as_tensor(value).reshape(3, 1, 1) for value in (recipe.mean, recipe.std))
+    return ((views * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 def _resized(image: Bytes, size: int) -> Bytes:

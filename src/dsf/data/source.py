@@ -150,6 +150,7 @@ class DataSet:
         home: where it is described.
         content: the known hashes of each split; empty where none are known.
         fixed: whether the content never changes; if not, ``prepare`` looks at the source again.
+        sources: words that ``--source`` takes besides ``download``.
     """
 
     name: str
@@ -163,6 +164,7 @@ class DataSet:
     home: str = ""
     content: Mapping[str, Content] = field(default_factory=dict)
     fixed: bool = True
+    sources: tuple[str, ...] = ()
 
     @property
     def store_name(self) -> str:

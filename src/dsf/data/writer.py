@@ -38,17 +38,36 @@ class BrokenImagesError(ValueError):
 
     def __init__(self, left_out: list[LeftOut], total: int) -> None:
         self.left_out = left_out
-        super().__init__(
-            f"{len(left_out):,} of {total:,} images cannot be read, the first is "
-            f"{left_out[0].path}: {left_out[0].reason}. Mend or remove them, or leave them out "
-            "with --skip-broken (skip_broken=True)"
+        self.total = total
+        super().__init__(self.explain("skip_broken=True"))
+
+    def explain(self, option: str) -> str:
+        """The message, with the option that leaves them out as the caller knows it."""
+        return (
+            f"{len(self.left_out):,} of {self.total:,} images cannot be read, the first is "
+            f"{self.left_out[0].path}: {self.left_out[0].reason}. Mend or remove them, or leave "
+            f"them out with {option}"
         )
 
 
 def build(
-    path: Path, name: str, source: Source, progress: Progress, skip_broken: bool = False
+    path: Path,
+    name: str,
+    source: Source,
+    progress: Progress,
+    skip_broken: bool = False,
+    title: str | None = None,
 ) -> None:
-    """Make a store of a source, in place of what may be at ``path``."""
+    """Make a store of a source, in place of what may be at ``path``.
+
+    Args:
+        path: the store's folder.
+        name: of the data set, for the manifest.
+        source: of the images.
+        progress: how to tell about it.
+        skip_broken: leave unreadable images out instead of raising ``BrokenImagesError``.
+        title: what ``progress`` calls it, if not by its name.
+    """
     partial = partial_folder(path)
     plan = {
         "format": FORMAT,
@@ -61,7 +80,7 @@ def build(
     try:
         if not _matches(partial / MANIFEST, plan):
             _begin(partial, plan)
-            manifest = _write_splits(partial, plan, source, progress, skip_broken)
+            manifest = _write_splits(partial, plan, source, progress, skip_broken, title or name)
             files.write_json(partial / MANIFEST, manifest)
         _publish(partial, path)
     except OSError as error:
@@ -112,11 +131,16 @@ def _begin(partial: Path, plan: dict[str, Any]) -> None:
 
 
 def _write_splits(
-    partial: Path, plan: dict[str, Any], source: Source, progress: Progress, skip_broken: bool
+    partial: Path,
+    plan: dict[str, Any],
+    source: Source,
+    progress: Progress,
+    skip_broken: bool,
+    title: str,
 ) -> dict[str, Any]:
     total = sum(source.splits.values())
     splits, left_out = {}, []
-    with progress.task(plan["name"], total) as advance:
+    with progress.task(title, total) as advance:
         for split, count in source.splits.items():
             content = hashlib.sha256()
             records = []

@@ -62,7 +62,7 @@ def test_prepared_by_the_command(name, tmp_path, root, capsys):
         assert f"  {store.note}\n" in output
     assert main(["data", "list"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(name)]
-    assert line.endswith(f"{root}/{name}-{SIDE}")
+    assert line.endswith(f" {name}-{SIDE}")
 
 
 @pytest.mark.usefixtures("any_count")
@@ -208,7 +208,7 @@ def test_a_damaged_or_unfinished_store_is_listed(tmp_path, root, any_count, caps
     states = {line[0]: line[1:3] for line in lines if len(line) > 2}
     assert states["pets"][0] == "damaged"
     assert states["imagenet100"] == ["not", "finished"]
-    assert states["imagenet"] == ["not", "prepared"]
+    assert states["imagenet"] == ["224", "1,331,167"]
 
 
 @pytest.mark.parametrize("data_set", SETS, ids=lambda data_set: data_set.name)
