@@ -24,8 +24,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         f"SIGTERM or SIGINT it saves and exits with {STOPPED}.",
         example="dsf train cifar10-dsf epochs=60 optimiser.lr=0.03\n"
         "dsf train cifar10-dsf --resume\n"
-        "dsf train imagenette-dsf --dry-run\n"
-        "dsf train --list",
+        "dsf train imagenette-dsf --dry-run",
     )
     parser.add_argument(
         "recipe", metavar="RECIPE", nargs="?", help="a recipe's name, or a .yaml file"
@@ -82,6 +81,7 @@ def _train(options: argparse.Namespace) -> int | None:
 def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int | None:
     from dsf import distributed
     from dsf.experiments import train
+    from dsf.experiments.run import labelled
     from dsf.training import Interrupted
 
     settings = _settings(recipe, overrides)
@@ -92,7 +92,8 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
             print(f"{stopped}; to go on: dsf train -o {folder} --resume")
         return STOPPED
     if distributed.launched()[0] == 0:
-        print(f"next: dsf eval {folder} knn linear, or dsf report {folder}", file=sys.stderr)
+        evaluation = f"dsf eval {folder} knn linear, or " if labelled(settings) else ""
+        print(f"next: {evaluation}dsf report {folder}", file=sys.stderr)
         print(folder)
     return None
 

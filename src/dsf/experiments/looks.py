@@ -92,8 +92,10 @@ def left_out(labels: Sequence[str]) -> Pictures:
 def view_picture(settings: Settings) -> Sheet:
     """A sheet of training images and their views."""
     split = build.load_split(settings, settings.data.split)
-    recipe, rows = build.view_recipe(settings), min(ROWS, len(split))
-    picture = view_sheet(split, rows, VIEWS, recipe, settings.views.size, settings.seed)
+    views, rows = settings.views, min(ROWS, len(split))
+    picture = view_sheet(
+        split, rows, VIEWS, views.recipes(), views.size, settings.seed, views.exact
+    )
     return Sheet(picture, VIEWS)
 
 

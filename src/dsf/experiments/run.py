@@ -81,15 +81,17 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
     return folder
 
 
+def labelled(settings: Settings) -> bool:
+    """Whether there is what kNN and linear evaluation take: labels, in splits train and test."""
+    try:
+        return all(build.load_split(settings, name).labelled for name in ("train", "test"))
+    except ValueError:
+        return False
+
+
 def watched(settings: Settings) -> Settings:
     """The same without the monitor where there is nothing to evaluate on."""
-    if settings.knn.every == 0:
-        return settings
-    try:
-        labelled = all(build.load_split(settings, name).labelled for name in ("train", "test"))
-    except ValueError:
-        labelled = False
-    if labelled:
+    if settings.knn.every == 0 or labelled(settings):
         return settings
     return settings.model_copy(update={"knn": settings.knn.model_copy(update={"every": 0})})
 
