@@ -149,7 +149,7 @@ class Finetune(Protocol):
             )
         chosen = _best(table) if table else grid[0]
         model = self._train(subject, task.train, chosen, seed)
-        scores = _scores(subject, model, task.test, task.classes)
+        scores = _scores(subject, model, task.tested(), task.classes)
         numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
         details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
         partial.remove()
