@@ -29,6 +29,13 @@ def test_where_a_run_stands(tmp_path, lines, checkpoint, where):
         assert note.startswith(f"note: {tmp_path / 'run'} is at {where}, not at its end")
 
 
+def test_a_checkpoint_after_the_last_line(tmp_path):
+    run = read_run(write_run(tmp_path / "run", lines=list(metrics(2))))
+    (tmp_path / "run" / "checkpoints" / "step-00000087").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "step-00000060").mkdir()
+    assert unfinished(run) == "step 87 of 160"
+
+
 def test_long_runs_and_broken_files(tmp_path):
     lines = [{"kind": "step", "step": 12_345, "epoch": 12.345}]
     folder = write_run(tmp_path / "run", lines=lines)

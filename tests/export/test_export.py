@@ -196,11 +196,16 @@ def test_a_private_path_stays_private(evaluated):
     command = f"dsf train demo data.name={place} -o {evaluated}"
     environment = source.environment | {"command": command}
     config = source.config.replace("name: embedded", f"name: {place}")
+    other = json.loads(json.dumps(source.results["knn"]))
+    other["protocol"]["data"]["name"] = "folder:/home/me/secret/photos-of-others"
+    results = {"knn@folder:/home/me/secret/photos-of-others:32": other}
     changed = dataclasses.replace(
-        source, settings=settings, environment=environment, config=config, results={}
+        source, settings=settings, environment=environment, config=config, results=results
     )
     text = model_card(changed, TARGETS["timm"])
     assert "secret" not in text
+    assert "| knn@folder:photos-of-others:32 | backbone |" in text
+    assert "| data | folder:photos |" in text  # and not the hashes of the others
     assert str(evaluated.parent) not in text
     assert "folder:photos" in text
 

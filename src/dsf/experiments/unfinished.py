@@ -3,6 +3,7 @@
 import math
 
 from dsf.experiments.page.run import Run, as_float
+from dsf.training import Checkpoints
 
 
 def unfinished(run: Run, checkpoint: str | None = None) -> str | None:
@@ -10,17 +11,20 @@ def unfinished(run: Run, checkpoint: str | None = None) -> str | None:
 
     Args:
         run: of ``read_run``.
-        checkpoint: the name of the one that counts, such as ``step-00000871``; by default the last
-            line of metrics does.
+        checkpoint: the name of the one that counts, such as ``step-00000871``; by default the
+            newest, or the last line of metrics if that is later.
 
     Returns:
         None of a finished run, and where its files do not tell.
     """
+    from dsf.experiments.run import CHECKPOINTS
+
     if checkpoint is None:
         seen = (as_float(line.get("step")) for line in run.metrics)
-        step = int(max(filter(math.isfinite, seen), default=0))
+        saved = (_step(path.name) for path in Checkpoints(run.folder / CHECKPOINTS).paths())
+        step = int(max([*filter(math.isfinite, seen), *saved], default=0))
     else:
-        step = int(checkpoint.rpartition("-")[2])
+        step = _step(checkpoint)
     steps = _planned(run)
     return f"step {step:,} of {steps:,}" if steps is not None and step < steps else None
 
@@ -34,6 +38,10 @@ def unfinished_note(run: Run, checkpoint: str | None = None) -> str | None:
         f"note: {run.folder} is at {where}, not at its end; if it was stopped, "
         f"`dsf train -o {run.folder} --resume` goes on"
     )
+
+
+def _step(checkpoint: str) -> int:
+    return int(checkpoint.rpartition("-")[2])
 
 
 def _planned(run: Run) -> int | None:

@@ -174,7 +174,8 @@ def _loss(source: Source) -> str:
 def _provenance(source: Source) -> list[tuple[str, str]]:
     known = source.environment
     packages = known.get("packages", {})
-    data = next((entry["protocol"].get("data") for entry in _accuracies(source).values()), None)
+    seen = (entry["protocol"].get("data", {}) for entry in _accuracies(source).values())
+    data = next((data for data in seen if data.get("name") == source.settings.data.name), None)
     found = [
         ("command", f"`{source.public(known['command'])}`" if "command" in known else ""),
         ("commit", known.get("commit") or ""),

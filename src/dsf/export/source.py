@@ -72,11 +72,7 @@ class Source:
     @property
     def data(self) -> str:
         """The data set, without the way to a folder, which is nobody's business."""
-        name = self.settings.data.name
-        if not name.startswith(PREFIX):
-            return name
-        path = Path(name.removeprefix(PREFIX))
-        return f"{PREFIX}{path.name or path.absolute().name}"  # folder:. has no name of its own
+        return _public_name(self.settings.data.name)
 
     @property
     def test_images(self) -> str:
@@ -102,7 +98,18 @@ class Source:
     def public(self, text: str) -> str:
         """A text without the ways to the folders of images and of the run."""
         text = text.replace(str(self.run.resolve()), self.title)
-        return text.replace(self.settings.data.name, self.data)
+        seen = (entry.get("protocol", {}).get("data", {}) for entry in self.results.values())
+        names = {self.settings.data.name, *(str(data["name"]) for data in seen if "name" in data)}
+        for name in sorted(names, key=len, reverse=True):  # one may begin as another does
+            text = text.replace(name, _public_name(name))
+        return text
+
+
+def _public_name(data: str) -> str:
+    if not data.startswith(PREFIX):
+        return data
+    path = Path(data.removeprefix(PREFIX))
+    return f"{PREFIX}{path.name or path.absolute().name}"  # folder:. has no name of its own
 
 
 def read_source(run: Path | str) -> Source:
