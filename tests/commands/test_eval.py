@@ -330,7 +330,19 @@ def test_data_without_a_test_split(tmp_path, monkeypatch, capsys):
     name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', {'a': 4, 'b': 4})}"
     prepare(name, size=16)
     assert call("resnet-small", "--data", name) == 1
-    assert "evaluation needs the splits train and test" in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "evaluation needs the splits train and test" in errors
+    pictures = tmp_path / "pictures"
+    assert f"put images into {pictures}/train/CLASS and {pictures}/test/CLASS and" in errors
+    assert errors.endswith("or take knn --leave-one-out, which uses training images only\n")
+    assert call("resnet-small", "knn", "geometry", "--leave-one-out", "--data", name) == 1
+    capsys.readouterr()
+    assert call("resnet-small", "knn", "--leave-one-out", "--data", name, "--k", 3) == 0
+    (kept,) = read_json(tmp_path / "runs" / "resnet-small" / "results.json").values()
+    assert kept["protocol"]["data"]["train_samples"] == 8
+    assert kept["protocol"]["data"]["test_samples"] == 0
+    assert kept["protocol"]["data"]["content"].keys() == {"train"}
+    assert sum(map(sum, kept["details"]["backbone"]["confusion"])) == 8
     flat = f"folder:{miniature.picture_folder(tmp_path / 'flat', {'train': 4, 'test': 4})}"
     prepare(flat, size=16)
     assert call("resnet-small", "--data", flat) == 1
@@ -370,6 +382,80 @@ def test_corruption(run, tmp_path, capsys):
     assert call(run, "corruption", "--published", tmp_path / "none") == 1
     assert str(tmp_path / "none") in capsys.readouterr().err
     assert "corruption published" not in read_json(run / "results.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "owner"),
+    [
+        (["--labels", "0.1"], "--labels", "linear"),
+        (["geometry", "--k", "3"], "--k", "knn"),
+        (["linear", "--leave-one-out"], "--leave-one-out", "knn"),
+        (["knn", "--linear", "paper"], "--linear", "linear or corruption"),
+        (["knn", "linear", "--budget", "1"], "--budget", "finetune"),
+        (["linear", "--severities", "1"], "--severities", "corruption"),
+        (["geometry", "--published", "C"], "--published", "corruption"),
+    ],
+)
+def test_options_of_evaluations_that_are_not_asked_for(run, capsys, words, option, owner):
+    assert call(run, *words) == 2
+    assert f"dsf: {option} goes with the evaluation {owner}; got " in capsys.readouterr().err
+    assert read_json(run / "results.json").keys() == {"training"}
+
+
+def test_a_name_that_is_nearly_right(run, capsys):
+    assert call(run, "kn") == 1
+    assert capsys.readouterr().err.endswith("; got 'kn': did you mean knn?\n")
+    assert call(run, "accuracy") == 1
+    assert capsys.readouterr().err.endswith("; got 'accuracy'\n")
+
+
+def test_what_is_missing_is_found_before_anything_is_computed(run, monkeypatch, capsys):
+    from dsf.data.corruptions import textures
+
+    monkeypatch.setattr(textures, "_PACKAGE", "nowhere_to_be_found")
+    assert call(run, "knn", "corruption") == 1
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.count("\n") == 1
+    assert "pip install 'dsf-ssl[corruptions]'" in errors
+    assert read_json(run / "results.json").keys() == {"training"}
+    assert call(run, "knn", "knn", "--k", 9999) == 1
+    assert capsys.readouterr().err.startswith("dsf: k must be in [1, 96]")
+
+
+def test_what_was_done_is_shown_when_the_next_fails(run, monkeypatch, capsys):
+    from dsf.evaluation import LinearFast
+
+    def fail(self, subject, seed=0):
+        raise ValueError("no memory left")
+
+    monkeypatch.setattr(LinearFast, "evaluate", fail)
+    assert call(run, "knn", "linear", "geometry") == 1
+    output, errors = capsys.readouterr()
+    assert [row[0] for row in rows(output)] == ["knn", ""]
+    assert errors.splitlines()[-1] == "dsf: no memory left"
+    assert read_json(run / "results.json").keys() == {"training", "knn"}
+
+
+def test_a_run_that_is_not_finished(run, capsys):
+    """As if it had been stopped after its one epoch of two."""
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("epochs: 1\n", "epochs: 2\n", 1))
+    assert call(run, "knn") == 0
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith(f"note: {run} is at step 6 of 12, not at its end; ")
+    assert first.endswith(f"`dsf train -o {run} --resume` goes on")
+    assert call(run, "knn", "--random") == 0  # which is of no step
+    assert "note: " not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("classes", [5, 6])
+def test_the_first_five_of_five_classes_are_not_shown(classes):
+    from dsf.experiments.evaluations import shown_numbers
+
+    entry = {"protocol": {"data": {"classes": classes}}, "accuracy": 0.5, "top5": 1.0}
+    five = [("top5", "100.00 %")] if classes == 6 else []
+    assert shown_numbers(entry) == [("accuracy", "50.00 %"), *five]
 
 
 @pytest.mark.parametrize("text", ["0", "1,1", "6", "", "1,,2", "one"])

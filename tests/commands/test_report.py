@@ -1,5 +1,5 @@
 import pytest
-from pages import write_run
+from pages import metrics, notes, read, write_run
 
 from dsf import cli
 from dsf.experiments.report import write_report
@@ -61,3 +61,27 @@ def test_the_command_prints_where_the_page_is(tmp_path, capsys):
     assert output == f"{count} figures in {figures}\n{page}\n"
     assert errors == ""
     assert "<h1>Mine</h1>" in page.read_text()
+
+
+def test_where_the_page_is_by_default(tmp_path, monkeypatch, capsys):
+    """Of one run in its folder, of several in the current one; written anew if it is there."""
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "one")
+    write_run(tmp_path / "two")
+    (tmp_path / "one" / "report.html").write_text("old")
+    for runs, page in ((["one"], "one/report.html"), (["one", "two"], "report.html")):
+        assert cli.main(["report", *runs, "--no-pictures"]) == 0
+        assert capsys.readouterr().out == f"{page}\n"
+        assert "<h1>" in (tmp_path / page).read_text()
+    assert not (tmp_path / "two" / "report.html").exists()
+
+
+def test_a_run_that_is_not_finished(tmp_path, capsys):
+    write_run(tmp_path / "run", lines=list(metrics(2)))
+    assert cli.main(["report", str(tmp_path / "run"), "--no-pictures"]) == 0
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"note: {tmp_path / 'run'} is at step 80 of 160, not at its end; ")
+    tree = read((tmp_path / "run" / "report.html").read_text())
+    said = "The run has 2 of 4 epochs: it is not finished."
+    assert notes(tree).count(said) == 1
+    assert not any(said in part.text for part in tree.find("section"))  # above all sections

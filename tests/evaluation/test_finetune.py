@@ -90,9 +90,9 @@ def test_chooses_on_held_out_images_then_takes_all(make_subject, monkeypatch):
     seen = []
     train = Finetune._train
 
-    def watched(self, subject, images, setting, seed):
+    def watched(self, subject, images, setting, seed, at):
         seen.append((len(images), tuple(setting)))
-        return train(self, subject, images, setting, seed)
+        return train(self, subject, images, setting, seed, at)
 
     monkeypatch.setattr(Finetune, "_train", watched)
     subject = make_subject(train=60)
@@ -191,6 +191,21 @@ def test_killed_it_goes_on(make_subject, tmp_path, monkeypatch):
     assert len(list(folder.iterdir())) == 1
     QUICK.evaluate(make_subject(partial=folder), seed=1)
     assert not folder.exists()
+
+
+def test_says_how_far_it_is(make_subject, tmp_path, monkeypatch):
+    """A line every ten seconds by a clock that each look moves on by four."""
+    from dsf.evaluation import progress
+
+    clock = itertools.count(0, 4)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    said = []
+    QUICK.evaluate(make_subject(say=said.append))
+    lines = [line for line in said if "left" in line]
+    # Five trainings of four steps: the fourth look at the clock is 12 seconds after the first.
+    assert lines[0] == "finetune: setting 1 of 4, 3 of 4 steps, about 0:01:08 left"
+    assert lines[-1] == "finetune: with the chosen setting, 2 of 4 steps, about 0:00:08 left"
+    assert len(lines) == 6
 
 
 def test_dropout_repeats_to_the_bit(make_subject):

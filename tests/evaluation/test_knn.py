@@ -158,6 +158,10 @@ class TestLeaveOneOut:
         assert seen == ["train"]
         assert result.protocol["leave_one_out"]
         assert "leave_one_out" not in KNN(k=30).describe(subject, 0)
+        alone = Subject(encoder, Task(train, None, classes=6))
+        assert KNN(k=30, leave_one_out=True).evaluate(alone).numbers == result.numbers
+        with pytest.raises(ValueError, match="there are no test images beside it"):
+            KNN(k=30).evaluate(alone)
 
 
 class TestExtremes:

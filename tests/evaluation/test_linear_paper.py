@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -40,6 +41,21 @@ def test_is_sgd_on_the_features_of_each_batch(make_subject, monkeypatch, batch_s
     weight, bias = by_hand(make_subject(train=50), 3, batch_size, 2.0, seed=3)
     torch.testing.assert_close(found.state["weight"], weight, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found.state["bias"], bias, rtol=1e-4, atol=1e-4)
+
+
+def test_says_how_far_it_is(make_subject, monkeypatch):
+    """A line every ten seconds by a clock that each look moves on by four."""
+    from dsf.evaluation import progress
+
+    clock = itertools.count(0, 4)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    said = []
+    subject = make_subject(say=said.append)
+    LinearPaper(epochs=9, batch_size=16, learning_rate=1.0).evaluate(subject)
+    assert said == [
+        "linear-paper: 3 of 9 epochs, about 0:00:24 left",
+        "linear-paper: 6 of 9 epochs, about 0:00:12 left",
+    ]
 
 
 def test_tells_colours_apart(make_subject):

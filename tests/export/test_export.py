@@ -6,6 +6,7 @@ import exports
 import pytest
 import timm
 import torch
+import yaml
 from huggingface_hub import ModelCard
 from safetensors import safe_open
 
@@ -149,7 +150,10 @@ def test_the_card_tells_what_the_run_reached(evaluated, results, tmp_path):
         assert part in text
     assert results["knn"]["protocol"]["checkpoint_sha256"] in text
     assert results["knn"]["protocol"]["data"]["content"]["train"]["images"][:16] in text
-    assert "loss | dsf, mode paper" in text
+    assert "| loss | dsf, mode paper, temperature 0.5 instead of 1 |" in text
+    assert "| temperature |" not in text
+    assert "In the evaluations images were seen whole.\n" in text
+    assert "not finished" not in text
     # 32 pixels is what it was evaluated with; its views had 8.
     assert read_json(folder / "config.json")["dsf"]["image_size"] == 32
 
@@ -162,6 +166,16 @@ def test_the_hub_reads_the_card(evaluated, results, tmp_path):
     shown = {(item.dataset_name, item.metric_name): item.metric_value for item in data.eval_results}
     value = round(100 * results["linear"]["accuracy"], 2)
     assert shown["embedded", "linear, accuracy (%)"] == value
+    _, metadata, _ = (folder / "README.md").read_text().split("---\n", 2)
+    (of_data,) = yaml.safe_load(metadata)["model-index"][0]["results"]  # one data set
+    names = [metric["name"] for metric in of_data["metrics"]]
+    assert names == [
+        "knn, backbone (%)",
+        "knn, projection (%)",
+        "linear, accuracy (%)",
+        "linear, mean per class (%)",
+        "linear, top5 (%)",
+    ]
 
 
 def test_results_of_another_checkpoint_stay_out(evaluated, results, tmp_path):
@@ -182,13 +196,76 @@ def test_a_private_path_stays_private(evaluated):
     command = f"dsf train demo data.name={place} -o {evaluated}"
     environment = source.environment | {"command": command}
     config = source.config.replace("name: embedded", f"name: {place}")
+    other = json.loads(json.dumps(source.results["knn"]))
+    other["protocol"]["data"]["name"] = "folder:/home/me/secret/photos-of-others"
+    results = {"knn@folder:/home/me/secret/photos-of-others:32": other}
     changed = dataclasses.replace(
-        source, settings=settings, environment=environment, config=config, results={}
+        source, settings=settings, environment=environment, config=config, results=results
     )
     text = model_card(changed, TARGETS["timm"])
     assert "secret" not in text
+    assert "| knn@folder:photos-of-others:32 | backbone |" in text
+    assert "| data | folder:photos |" in text  # and not the hashes of the others
     assert str(evaluated.parent) not in text
     assert "folder:photos" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("folder:shots", "folder:shots"),
+        ("folder:some/shots", "folder:shots"),
+        ("folder:/home/me/shots/", "folder:shots"),
+    ],
+)
+def test_a_folder_is_named_once(evaluated, name, shown):
+    source = read_source(evaluated)
+    data = source.settings.data.model_copy(update={"name": name})
+    changed = dataclasses.replace(
+        source,
+        settings=source.settings.model_copy(update={"data": data}),
+        environment={"command": f"dsf train demo data.name={name}"},
+        config=source.config.replace("name: embedded", f"name: {name}"),
+    )
+    text = model_card(changed, TARGETS["timm"])
+    assert f"`dsf train demo data.name={shown}`" in text
+    assert f"  name: {shown}\n" in text
+    assert "folder:folder" not in text
+
+
+def test_without_evaluations_nothing_is_said_of_them(run_of):
+    text = model_card(read_source(run_of("small")), TARGETS["timm"])
+    assert "In the evaluations" not in text
+    assert "None yet: `dsf eval` adds them" in text
+
+
+@pytest.mark.parametrize(
+    ("seen", "share", "words"),
+    [
+        ("whole, resized", 1.0, "seen whole, resized."),
+        ("the central square of 7/8 of the shorter side", 0.875, "seen as the central square of"),
+    ],
+)
+def test_images_are_shown_as_evaluations_did(evaluated, seen, share, words):
+    source = read_source(evaluated)
+    for entry in source.results.values():
+        entry["protocol"]["test_images"] = seen
+    model = to_timm.Model("resnet18", {})
+    assert to_timm.make_config(source, model)["pretrained_cfg"]["crop_pct"] == share
+    assert f"In the evaluations images were {words}" in model_card(source, TARGETS["timm"])
+
+
+def test_a_run_that_is_not_finished(run_of, tmp_path):
+    """As if it had been stopped after its one epoch of three."""
+    run = shutil.copytree(run_of("small"), tmp_path / "run")
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config.replace("epochs: 1\n", "epochs: 3\n", 1))
+    said = []
+    folder, _ = export_run(run, "timm", say=said.append)
+    assert said[0].startswith(f"note: {run} is at step 2 of 6, not at its end; ")
+    text = (folder / "README.md").read_text()
+    assert "for 3 epochs, of which it has come to step 2 of 6, with DSF" in text
+    assert "| not finished | step 2 of 6 |" in text
 
 
 def test_features_that_differ_are_not_exported(run_of, tmp_path, monkeypatch):

@@ -2,11 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dsf.commands.parser import Parser, positive, seed
+from dsf.commands.parser import Parser, UsageError, positive, seed
 
 _DESCRIPTION = """\
 Evaluate a run's encoder, one such as timm/resnet18, or a checkpoint of MoCo,
@@ -17,6 +17,17 @@ lightly, solo-learn, timm or torchvision. What results.json has is not repeated.
   finetune    all weights, settings chosen on validation images; --budget SHARE
   corruption  linear on corrupted images; --severities 1,2; --published FOLDER
   geometry    alignment, uniformity, rank, and what kappa tells of an image"""
+
+# What may be chosen, and of which evaluations.
+_OWNERS = {
+    "k": ("knn",),
+    "leave_one_out": ("knn",),
+    "linear": ("linear", "corruption"),
+    "labels": ("linear",),
+    "budget": ("finetune",),
+    "severities": ("corruption",),
+    "published": ("corruption",),
+}
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
@@ -33,12 +44,12 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("source", metavar="RUN|ENCODER|FILE", help=beside)
     parser.add_argument("names", metavar="EVALUATION", nargs="*", help=beside)
     parser.add_argument("--k", type=positive, help=beside)
-    parser.add_argument("--leave-one-out", action="store_true", help=beside)
-    parser.add_argument("--linear", choices=("fast", "paper"), default="fast", help=beside)
-    parser.add_argument("--labels", type=_share, default=1.0, help=beside)
+    parser.add_argument("--leave-one-out", action="store_true", default=None, help=beside)
+    parser.add_argument("--linear", choices=("fast", "paper"), help=beside)
+    parser.add_argument("--labels", type=_share, help=beside)
     parser.add_argument("--compile", action="store_true", help=beside)
-    parser.add_argument("--budget", type=_share, default=1.0, help=beside)
-    parser.add_argument("--severities", type=_severities, default=(1, 2, 3, 4, 5), help=beside)
+    parser.add_argument("--budget", type=_share, help=beside)
+    parser.add_argument("--severities", type=_severities, help=beside)
     parser.add_argument("--published", metavar="FOLDER", help=beside)
     parser.add_argument("--data", metavar="NAME", help="the data set, or NAME:SIZE (a run's own)")
     parser.add_argument(
@@ -82,29 +93,25 @@ def _evaluate(options: argparse.Namespace) -> None:
     import yaml
 
     from dsf.experiments import Choices, evaluate
+    from dsf.experiments.evaluations import check_names
 
     words = [*options.names, *options.overrides]
     names = [word for word in words if "=" not in word] or ["knn"]
     pairs = [word.split("=", 1) for word in words if "=" in word]
+    check_names(names)
+    chosen = _chosen(options, names)
+    results: dict[str, Mapping[str, Any]] = {}
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     try:
-        results = evaluate(
+        evaluate(
             options.source,
             names,
             options.device,
             data=options.data,
-            choices=Choices(
-                options.linear,
-                options.labels,
-                options.k,
-                options.budget,
-                options.published,
-                options.leave_one_out,
-                options.severities,
-            ),
+            choices=Choices(**chosen),
             size=options.size,
             seed=options.seed,
             random=options.random,
@@ -114,10 +121,26 @@ def _evaluate(options: argparse.Namespace) -> None:
             folder=options.folder,
             again=options.again,
             say=say,
+            done=results.__setitem__,
         )
     except ModuleNotFoundError as error:  # an optional package, such as that of frost's textures
         raise ValueError(str(error)) from error
-    _show(results)
+    finally:
+        if results:  # whatever came after them
+            _show(results)
+
+
+def _chosen(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """What was said of the evaluations; ``UsageError`` if it is about one not asked for."""
+    chosen = {name: getattr(options, name) for name in _OWNERS}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    for name in chosen:
+        if not set(_OWNERS[name]) & set(names):
+            raise UsageError(
+                f"--{name.replace('_', '-')} goes with the evaluation "
+                f"{' or '.join(_OWNERS[name])}; got {', '.join(names)}; see `dsf eval --help`"
+            )
+    return chosen
 
 
 def _show(results: Mapping[str, Mapping[str, Any]]) -> None:

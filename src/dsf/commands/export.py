@@ -10,7 +10,8 @@ _DESCRIPTION = """\
 Write a run's encoder for another library: weights, and a model card with the
 code to load them and the run's results. That code is run first: its features
 must equal the run's to 1e-4.
-  timm         timm.create_model("local-dir:FOLDER"), or with checkpoint_path
+  timm         timm.create_model("local-dir:FOLDER", pretrained=True), if timm
+               has the model by name; else (the demo's, say) the card's code
   torchvision  a state dict for its ResNets and vision transformers
   huggingface  dsf.from_pretrained(FOLDER); transformers, if timm has the model
   onnx         one file for ONNX Runtime, with batches of any size"""

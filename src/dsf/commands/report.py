@@ -6,8 +6,6 @@ from pathlib import Path
 
 from dsf.commands.parser import Parser
 
-_PAGE = Path("report.html")
-
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     """Add the verb."""
@@ -23,7 +21,11 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("folders", metavar="RUN", nargs="+", type=Path, help="folders of runs")
     parser.add_argument(
-        "-o", dest="page", type=Path, default=_PAGE, metavar="FILE", help=f"the page ({_PAGE})"
+        "-o",
+        dest="page",
+        type=Path,
+        metavar="FILE",
+        help="the page, written anew if it is there (RUN/report.html; of several report.html)",
     )
     parser.add_argument(
         "--figures", type=Path, metavar="FOLDER", help="the figures too, as SVG and PNG"

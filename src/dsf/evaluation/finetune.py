@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -17,6 +17,7 @@ from dsf.evaluation.features import evaluating
 from dsf.evaluation.images import LabelledImages
 from dsf.evaluation.linear_paper import start_classifier
 from dsf.evaluation.partial import Partial
+from dsf.evaluation.progress import Progress
 from dsf.evaluation.protocol import Protocol, Result
 from dsf.evaluation.scores import Scores, score
 from dsf.losses._precision import matmul
@@ -134,11 +135,20 @@ class Finetune(Protocol):
         grid = [Setting(*pair) for pair in _pairs(self.learning_rates, self.weight_decays)]
         table = []
         partial = Partial(subject.partial, self.describe(subject, seed))
-        for setting in grid if len(grid) > 1 else ():
+        tried = grid if len(grid) > 1 else []
+        new = sum(partial.get(setting._asdict()) is None for setting in tried)
+        progress = Progress(subject.say, self.steps * (new + 1))
+
+        def told(training: str) -> Callable[[int], None]:
+            steps = f"of {self.steps:,} steps"
+            return lambda step: progress.step(f"finetune: {training}, {step:,} {steps}")
+
+        for number, setting in enumerate(tried, start=1):
             named = setting._asdict()
             found = partial.get(named)
             if found is None:
-                model = self._train(subject, train, setting, seed)
+                at = told(f"setting {number} of {len(grid)}")
+                model = self._train(subject, train, setting, seed, at)
                 found = _scores(subject, model, validation, task.classes).by(task.metric)
                 partial.add(named, found)
             table.append({**named, "score": found})
@@ -148,17 +158,25 @@ class Finetune(Protocol):
                 f"{100 * found:.2f} % of validation images"
             )
         chosen = _best(table) if table else grid[0]
-        model = self._train(subject, task.train, chosen, seed)
-        scores = _scores(subject, model, task.test, task.classes)
+        model = self._train(subject, task.train, chosen, seed, told("with the chosen setting"))
+        scores = _scores(subject, model, task.tested(), task.classes)
         numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
         details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
         partial.remove()
         return Result(self.describe(subject, seed), numbers, details, model.state_dict())
 
     def _train(
-        self, subject: "Subject", images: LabelledImages, setting: Setting, seed: int
+        self,
+        subject: "Subject",
+        images: LabelledImages,
+        setting: Setting,
+        seed: int,
+        at: Callable[[int], None] = lambda step: None,
     ) -> "Classifier":
-        """A copy of the encoder with a classifier, trained; never waits for the device."""
+        """A copy of the encoder with a classifier, trained; never waits for the device.
+
+        ``at`` is told how many steps are done.
+        """
         batch = min(self.batch_size, len(images))
         sampler = EpochSampler(len(images), batch, seed, 0, 1, device=images.labels.device)
         model = Classifier(subject, seed)
@@ -193,6 +211,7 @@ class Finetune(Protocol):
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()
                 optimiser.step()
+                at(step + 1)
         return model
 
 

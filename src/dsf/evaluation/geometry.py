@@ -77,7 +77,7 @@ class Geometry(Protocol):
 
     def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
         """Measure."""
-        test = subject.task.test
+        test = subject.task.tested()
         train, whole = subject.features("train"), subject.features("test")
         views = subject.views(subject.recipe, seed)
         kappa, alignment = self._kappa(subject, test, views)

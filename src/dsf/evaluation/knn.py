@@ -47,13 +47,18 @@ class KNN(Protocol):
         found = super().settings(subject)
         return {name: value for name, value in found.items() if value not in (None, False)}
 
-    def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
-        """The accuracy of the backbone's features and, if there is a head, of the projection's."""
-        classes, bank = subject.task.classes, len(subject.task.train) - self.leave_one_out
-        if not 1 <= self.k <= bank:  # before any feature is computed
+    def check(self, subject: "Subject") -> None:
+        """See that there are k neighbours."""
+        bank = len(subject.task.train) - self.leave_one_out
+        if not 1 <= self.k <= bank:
             raise ValueError(
                 f"k must be in [1, {bank}], the number of training images in the bank; got {self.k}"
             )
+
+    def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
+        """The accuracy of the backbone's features and, if there is a head, of the projection's."""
+        self.check(subject)
+        classes = subject.task.classes
         train = subject.features("train")
         test = train if self.leave_one_out else subject.features("test")
         numbers, details = {}, {}

@@ -14,6 +14,7 @@ from dsf.data.augment import Recipe, Views
 from dsf.evaluation._samples import is_among_first
 from dsf.evaluation.features import evaluating
 from dsf.evaluation.images import LabelledImages
+from dsf.evaluation.progress import Progress
 from dsf.evaluation.protocol import Protocol, Result, plain
 from dsf.evaluation.scores import score
 from dsf.evaluation.subsets import few_labels
@@ -120,6 +121,7 @@ class LinearPaper(Protocol):
             evaluating(subject.encoder),
             torch.autocast(subject.device.type, enabled=False),
         ):
+            progress = Progress(subject.say, self.epochs)
             for epoch in range(self.epochs):
                 for group in optimiser.param_groups:
                     group["lr"] = schedule(epoch * steps)
@@ -134,6 +136,7 @@ class LinearPaper(Protocol):
                         loss.backward()
                         optimiser.step()
                         optimiser.zero_grad()
+                progress.step(f"{self.name}: {epoch + 1} of {self.epochs} epochs")
         return weight.detach(), bias.detach()
 
     @torch.no_grad()

@@ -57,6 +57,9 @@ class Protocol(ABC):
             seed: of all that is random, in [0, 2^64).
         """
 
+    def check(self, subject: "Subject") -> None:  # noqa: B027 - most need nothing
+        """Raise what ``evaluate`` would for want of something, before anything is computed."""
+
     def describe(self, subject: "Subject", seed: int) -> dict[str, Any]:
         """All that is settled before the evaluation begins, fit for JSON."""
         return {

@@ -56,13 +56,13 @@ class Corruption(Protocol):
         """Train on clean images, test on corrupted ones."""
         from dsf.evaluation.corruption import corruption_errors
 
-        self._check()
+        self.check(subject)
         trained = self.linear.evaluate(subject, seed)
-        task = subject.task
+        task, test = subject.task, subject.task.tested()
         found = corruption_errors(
             LinearModel(subject, trained),
-            subject.pixels(task.test, resized=task.test.squashed),
-            task.test.labels.to(subject.device),
+            subject.pixels(test, resized=test.squashed),
+            test.labels.to(subject.device),
             names=self._types(),
             severities=self.severities,
             seed=seed,
@@ -83,8 +83,8 @@ class Corruption(Protocol):
         }
         return Result(self.describe(subject, seed), numbers, details, trained.state)
 
-    def _check(self) -> None:
-        """Look for what is needed before a model is trained for it."""
+    def check(self, subject: "Subject") -> None:
+        """Look for textures or published images before a model is trained for them."""
         from dsf.data.corruptions.published import find_published
         from dsf.data.corruptions.textures import find_textures
 

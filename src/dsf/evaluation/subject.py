@@ -48,7 +48,7 @@ class Task:
 
     Args:
         train: to learn from, the official validation images among them.
-        test: looked at last.
+        test: looked at last; None where an evaluation does without.
         classes: how many there are.
         validation: (n,) int64, which of the training images are the official ones to choose
             settings on; None where the data set has none.
@@ -58,7 +58,7 @@ class Task:
     """
 
     train: LabelledImages
-    test: LabelledImages
+    test: LabelledImages | None
     classes: int
     validation: Tensor | None = None
     metric: Metric = "top-1"
@@ -68,7 +68,7 @@ class Task:
     def __post_init__(self) -> None:
         if self.classes < 2:
             raise ValueError(f"classes must be >= 2; got {self.classes}")
-        for part in (self.train, self.test):
+        for part in filter(None, (self.train, self.test)):
             low, high = (int(bound) for bound in part.labels.aminmax())
             if low < 0 or high >= self.classes:
                 raise ValueError(
@@ -81,7 +81,14 @@ class Task:
 
     def to(self, device: torch.device | str) -> "Task":
         """The same on a device."""
-        return replace(self, train=self.train.to(device), test=self.test.to(device))
+        test = None if self.test is None else self.test.to(device)
+        return replace(self, train=self.train.to(device), test=test)
+
+    def tested(self) -> LabelledImages:
+        """The test images; ``ValueError`` if there are none."""
+        if self.test is None:
+            raise ValueError(f"{self.train.name}: there are no test images beside it")
+        return self.test
 
     def hold_out(self, share: float, seed: int) -> tuple[Tensor, Tensor]:
         """Rows of the training images to choose on, and the rest: official ones, or by chance.
@@ -186,7 +193,7 @@ class Subject:
                 **self.task.about,
                 "classes": self.task.classes,
                 "train_samples": len(self.task.train),
-                "test_samples": len(self.task.test),
+                "test_samples": 0 if self.task.test is None else len(self.task.test),
             },
             "image_size": self.size,
             "test_images": self.fixed_view.summary,
@@ -203,7 +210,7 @@ class Subject:
 
     @cached_property
     def _test_features(self) -> Features:
-        return self.features_of(self.task.test)
+        return self.features_of(self.task.tested())
 
     def features_of(self, images: LabelledImages) -> Features:
         """Features of any images of the same kind, without augmentation."""

@@ -1,11 +1,12 @@
 """Evaluations of runs and encoders: which protocols, on what, and the results they leave."""
 
+import difflib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ from dsf.evaluation import (
     Protocol,
     Subject,
 )
+from dsf.experiments.page import read_run
 from dsf.experiments.settings import Settings
 from dsf.experiments.sources import is_run, is_weights
 from dsf.experiments.subjects import (
@@ -30,6 +32,7 @@ from dsf.experiments.subjects import (
     open_run,
     settings_task,
 )
+from dsf.experiments.unfinished import unfinished_note
 from dsf.methods import Method
 from dsf.training.environment import environment
 from dsf.training.numerics import Precision, numerics
@@ -137,6 +140,7 @@ def evaluate(
     folder: Path | str | None = None,
     again: bool = False,
     say: Callable[[str], None] = lambda text: None,
+    done: Callable[[str, dict[str, Any]], None] = lambda name, entry: None,
 ) -> dict[str, Any]:
     """Evaluate a run or an encoder, and keep the results.
 
@@ -162,44 +166,73 @@ def evaluate(
         folder: where to keep the results; by default the run's, or runs/ENCODER.
         again: compute also what is there.
         say: told what happens next.
+        done: given each entry and its name as soon as it is there.
 
     Returns:
         The entries of ``results.json`` that were asked for, by their names.
     """
-    for name in names:
-        if name not in NAMES:
-            raise ValueError(f"evaluation must be one of {', '.join(NAMES)}; got {name!r}")
+    check_names(names)
+    names = list(dict.fromkeys(names))
+    choices = choices or Choices()
+    tests = set(names) != {"knn"} or not choices.leave_one_out
     if isinstance(source, Opened):
         opened = source
     elif not isinstance(source, nn.Module) and is_run(source):
         for what, given in (("pretrained", pretrained), ("options", options)):
             if given:
                 raise ValueError(f"{what}: a run has its own encoder; got {given!r} for {source}")
-        opened = open_run(source, device, data, size, random, compile)
+        opened = open_run(source, device, data, size, random, compile, tests)
+        checkpoint = opened.subject.about["checkpoint"]
+        if checkpoint and (note := unfinished_note(read_run(source), checkpoint)):
+            say(note)
     else:
         encoder = source if isinstance(source, nn.Module) else str(source)
         if random and isinstance(encoder, str) and is_weights(encoder):
             raise ValueError(f"random: {source} is weights; name the encoder, such as resnet18")
         weights = pretrained and not random
-        opened = open_encoder(encoder, data, device, size, weights, options, compile, seed or 0)
-    choices = choices or Choices()
+        opened = open_encoder(
+            encoder, data, device, size, weights, options, compile, seed or 0, tests
+        )
     protocols = choices.protocols(names, opened)
     usual = [choices.usual(name, opened) for name in names]
     keep = opened.folder if folder is None else Path(folder)
     keep.mkdir(parents=True, exist_ok=True)
     opened.subject.say, opened.subject.partial = say, keep / PARTIAL
     chosen_seed = opened.seed if seed is None else seed
+    wanted: list[_Job] = []
+    for protocol, default in zip(protocols, usual, strict=True):
+        name = result_name(protocol, default, opened, seed=chosen_seed, size=size)
+        if isinstance(protocol, KNN) and choices.k is None:
+            protocol = protocol.at_most(len(opened.subject.task.train) - choices.leave_one_out)
+            if protocol.lowered_from is not None:
+                say(f"{name}: k={protocol.k}, as there are only so many training images")
+        known = None if again else _known(keep, name, protocol, opened.subject, chosen_seed)
+        if known is None:
+            protocol.check(opened.subject)  # of all, before the first takes its time
+        wanted.append(_Job(name, protocol, known))
     results = {}
     precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"
     with numerics(precision, deterministic=False, autotune=False):
-        for protocol, default in zip(protocols, usual, strict=True):
-            name = result_name(protocol, default, opened, seed=chosen_seed, size=size)
-            if isinstance(protocol, KNN) and choices.k is None:
-                protocol = protocol.at_most(len(opened.subject.task.train) - choices.leave_one_out)
-                if protocol.lowered_from is not None:
-                    say(f"{name}: k={protocol.k}, as there are only so many training images")
-            results[name] = _entry(keep, name, protocol, opened.subject, chosen_seed, again, say)
+        for name, protocol, known in wanted:
+            if known is None:
+                say(f"{name}: evaluating")
+                known = _evaluated(keep, name, protocol, opened.subject, chosen_seed)
+            else:
+                say(f"{name}: kept, as it is there already")
+            results[name] = known
+            done(name, known)
     return results
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise ``ValueError`` for what is no evaluation."""
+    for name in names:
+        if name not in NAMES:
+            close = difflib.get_close_matches(name, NAMES, 1)
+            raise ValueError(
+                f"evaluation must be one of {', '.join(NAMES)}; got {name!r}"
+                + (f": did you mean {close[0]}?" if close else "")
+            )
 
 
 def result_name(
@@ -213,25 +246,32 @@ def result_name(
     return " ".join(filter(None, [f"{'untrained-' if opened.untrained else ''}{about}", *changes]))
 
 
-def _entry(
-    folder: Path,
-    name: str,
-    protocol: Protocol,
-    subject: Subject,
-    seed: int,
-    again: bool,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """A result that is there already, or else a new one, which is kept at once."""
-    from dsf.experiments.run import RESULTS, write_results
+class _Job(NamedTuple):
+    """An evaluation that is asked for, and its result if that is there already."""
+
+    name: str
+    protocol: Protocol
+    known: dict[str, Any] | None
+
+
+def _known(
+    folder: Path, name: str, protocol: Protocol, subject: Subject, seed: int
+) -> dict[str, Any] | None:
+    """The result that is there already, if it is of this protocol to the last setting."""
+    from dsf.experiments.run import RESULTS
 
     path = folder / RESULTS
     known = read_json(path).get(name) if path.is_file() else None
     wanted = json.loads(json.dumps(protocol.describe(subject, seed)))
-    if known is not None and known.get("protocol") == wanted and not again:
-        say(f"{name}: kept, as it is there already")
-        return dict(known)
-    say(f"{name}: evaluating")
+    return dict(known) if known is not None and known.get("protocol") == wanted else None
+
+
+def _evaluated(
+    folder: Path, name: str, protocol: Protocol, subject: Subject, seed: int
+) -> dict[str, Any]:
+    """A new result, which is kept at once."""
+    from dsf.experiments.run import write_results
+
     start = time.perf_counter()
     entry = protocol.evaluate(subject, seed).entry()
     seconds = time.perf_counter() - start
@@ -241,11 +281,24 @@ def _entry(
     return entry
 
 
+def told_numbers(entry: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a result that tell something: of five classes, all are among the first five.
+
+    Example:
+        >>> told_numbers({"protocol": {"data": {"classes": 2}}, "accuracy": 0.9, "top5": 1.0})
+        {'accuracy': 0.9}
+    """
+    numbers = {name: value for name, value in entry.items() if isinstance(value, float)}
+    classes = entry.get("protocol", {}).get("data", {}).get("classes")
+    if classes is not None and classes <= 5:
+        numbers.pop("top5", None)
+    return numbers
+
+
 def shown_numbers(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The numbers of a result as text, shares in percent."""
+    """The same as text, shares in percent."""
     percent = not str(entry.get("protocol", {}).get("name", "")).startswith(Geometry.name)
-    numbers = [(name, value) for name, value in entry.items() if isinstance(value, float)]
     return [
         (name.replace("_", " "), f"{100 * value:.2f} %" if percent else f"{value:.4g}")
-        for name, value in numbers
+        for name, value in told_numbers(entry).items()
     ]

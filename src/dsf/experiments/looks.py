@@ -107,7 +107,8 @@ def make_gallery(data: str, encoders: Sequence[tuple[str, Subject]]) -> Gallery:
         encoders: by name, all with the same task.
     """
     task = encoders[0][1].task
-    test_labels = task.test.labels.cpu()
+    tested = task.tested()
+    test_labels = tested.labels.cpu()
     queries = first_of_each_class(test_labels)
     neighbours = min(_NEIGHBOURS, len(task.train))
     seen = []
@@ -124,7 +125,7 @@ def make_gallery(data: str, encoders: Sequence[tuple[str, Subject]]) -> Gallery:
     return Gallery(
         data,
         tuple(task.names) or tuple(str(number) for number in range(task.classes)),
-        _pictures(task.test, queries),
+        _pictures(tested, queries),
         test_labels[queries],
         test_labels,
         tuple(seen),
@@ -148,7 +149,7 @@ def _encoders(label: str, folder: Path, settings: Settings, alone: bool) -> list
 def _limited(task: Task) -> Task:
     """So many images that a CPU can look at them, the same for every run."""
     return replace(
-        task, train=_some(task.train, TRAIN), test=_some(task.test, TEST), validation=None
+        task, train=_some(task.train, TRAIN), test=_some(task.tested(), TEST), validation=None
     )
 
 
@@ -164,7 +165,8 @@ def _galleries(encoders: Sequence[_Encoder], say: Callable[[str], None]) -> tupl
     groups: dict[tuple[object, ...], list[_Encoder]] = {}
     for encoder in encoders:
         task = encoder.subject.task
-        key = (encoder.data, len(task.train), len(task.test), task.train.image_size, task.names)
+        counts = (len(task.train), len(task.tested()))
+        key = (encoder.data, *counts, task.train.image_size, task.names)
         groups.setdefault(key, []).append(encoder)
     result = []
     for group in groups.values():

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from dsf.data.files import write_file
 from dsf.experiments.looks import left_out, look_at_runs
 from dsf.experiments.page import make_page, read_runs
+from dsf.experiments.unfinished import unfinished_note
+
+PAGE = "report.html"
 
 
 class Report(NamedTuple):
@@ -18,7 +21,7 @@ class Report(NamedTuple):
 
 def write_report(
     folders: Sequence[Path | str],
-    page: Path | str = "report.html",
+    page: Path | str | None = None,
     figures: Path | str | None = None,
     title: str | None = None,
     pictures: bool = True,
@@ -29,21 +32,25 @@ def write_report(
 
     Args:
         folders: of runs, finished or not, as complete as they happen to be.
-        page: the HTML file.
+        page: the HTML file, written anew if it is there; by default ``report.html``, of one run
+            in its folder and of several in the current one.
         figures: a folder for the figures as SVG and PNG, besides.
         title: of the page; by default the names of the runs.
         pictures: show views and features too, for which images and weights must be there.
         device: where features are computed: cpu, cuda or auto.
         say: told what happens next.
     """
+    if page is None:
+        page = Path(folders[0]) / PAGE if len(folders) == 1 else PAGE
     page = Path(page)
     if page.is_dir():
-        raise ValueError(
-            f"page must be a file such as {page / 'report.html'}; got the folder {page}"
-        )
+        raise ValueError(f"page must be a file such as {page / PAGE}; got the folder {page}")
+    runs = read_runs(folders)
     if not page.parent.is_dir():
         raise FileNotFoundError(f"cannot write {page}: there is no folder {page.parent}")
-    runs = read_runs(folders)
+    for run in runs.values():
+        if note := unfinished_note(run):
+            say(note)
     places = {label: run.folder for label, run in runs.items()}
     shown = look_at_runs(places, device, say) if pictures else left_out(list(runs))
     made = make_page(title or _title(list(runs)), _lead(len(runs)), runs, shown)

@@ -55,6 +55,7 @@ def open_run(
     size: int | None = None,
     random: bool = False,
     compile: bool = False,
+    tests: bool = True,
 ) -> Opened:
     """The encoder of a run, on its own data or on another's.
 
@@ -66,6 +67,7 @@ def open_run(
             size of small images and that of its views of others.
         random: the encoder as it was before training, by the run's seed.
         compile: compile the encoder.
+        tests: whether there must be test images.
     """
     if random:
         settings = run_settings(folder, device)
@@ -76,10 +78,10 @@ def open_run(
     place = torch.device(settings.device)
     own = data in (None, settings.data.name)
     if own:
-        task = settings_task(settings, place)
+        task = settings_task(settings, place, tests=tests)
     else:
         assert data is not None
-        task = make_task(data, None, None, place)
+        task = make_task(data, None, None, place, tests=tests)
     subject = method_subject(settings, method, task, place, about, size, compile)
     neighbours = KNN(settings.knn.k, settings.knn.temperature)
     name = "" if own or data is None else data
@@ -95,6 +97,7 @@ def open_encoder(
     options: Mapping[str, Any] | None = None,
     compile: bool = False,
     seed: int = 0,
+    tests: bool = True,
 ) -> Opened:
     """An encoder by its name or its weights, or any module, on a data set.
 
@@ -108,12 +111,13 @@ def open_encoder(
         options: what else a named encoder takes.
         compile: compile it.
         seed: of random weights.
+        tests: whether there must be test images.
     """
     name = source if isinstance(source, str) else type(source).__name__
     if data is None:
         raise ValueError(f"data: which data set should {name} be evaluated on? Give --data NAME")
     place = torch.device(choose_device(device))
-    task = make_task(data, None, None, place)
+    task = make_task(data, None, None, place, tests=tests)
     chosen = dict(options or {})
     found = find_encoder(source, chosen, pretrained, seed)
     if size is None:
@@ -212,12 +216,15 @@ def run_settings(folder: str | Path, device: str = "auto") -> Settings:
 
 
 def settings_task(
-    settings: Settings, device: torch.device, images: Mapping[str, torch.Tensor] | None = None
+    settings: Settings,
+    device: torch.device,
+    images: Mapping[str, torch.Tensor] | None = None,
+    tests: bool = True,
 ) -> Task:
     """What a run is evaluated on: its own data, and of these as many as it was trained on."""
     data = settings.data
     resident = None if data.resident == "auto" else data.resident
-    return make_task(data.name, data.size, data.limit, device, resident, images)
+    return make_task(data.name, data.size, data.limit, device, resident, images, tests)
 
 
 def make_task(
@@ -227,6 +234,7 @@ def make_task(
     device: torch.device,
     resident: bool | None = None,
     held: Mapping[str, torch.Tensor] | None = None,
+    tests: bool = True,
 ) -> Task:
     """The labelled splits of a prepared data set; official validation images join the training.
 
@@ -237,10 +245,11 @@ def make_task(
         device: where evaluations compute.
         resident: keep images there; by default if they take at most half of the free memory.
         held: the images of splits that lie there already, which need not be loaded again.
+        tests: whether there must be a test split.
     """
     if size is None:
         name, size = _named_size(name)
-    splits = _splits(name, size)
+    splits = _splits(name, size, tests)
     if resident is None:
         resident = sum(split.nbytes for split in splits.values()) <= room(device)
     parts = {}
@@ -270,7 +279,7 @@ def make_task(
         about["validation_samples"] = len(validation)
     return Task(
         train,
-        parts["test"],
+        parts.get("test"),
         len(splits["train"].classes),
         validation,
         metric,
@@ -293,12 +302,13 @@ def _named_size(name: str) -> tuple[str, int | None]:
     return name, None
 
 
-def _splits(name: str, size: int | None) -> dict[str, Split]:
+def _splits(name: str, size: int | None, tests: bool) -> dict[str, Split]:
     counts = embedded_counts() if name == EMBEDDED else open_store(name, size).counts
-    if missing := [key for key in ("train", "test") if key not in counts]:
+    needed = ("train", "test") if tests else ("train",)
+    if missing := [key for key in needed if key not in counts]:
         raise ValueError(
-            f"data: evaluation needs the splits train and test; {name} has {', '.join(counts)}"
-            f" and no {missing[0]}"
+            f"data: evaluation needs the splits {' and '.join(needed)}; {name} has "
+            f"{', '.join(counts)} and no {missing[0]}{_remedy(name, missing[0])}"
         )
     wanted = [key for key in ("train", "test", "validation") if key in counts]
     splits: dict[str, Split] = {key: load(name, key, size) for key in wanted}
@@ -306,6 +316,19 @@ def _splits(name: str, size: int | None) -> dict[str, Split]:
         if not split.labelled:
             raise ValueError(f"data: evaluation needs labels; split {key} of {name} has none")
     return splits
+
+
+def _remedy(name: str, missing: str) -> str:
+    """What to do about a split that is missing."""
+    ways = []
+    if name.startswith(PREFIX):
+        place = name.removeprefix(PREFIX)
+        ways.append(
+            f"put images into {place}/train/CLASS and {place}/test/CLASS and prepare it again"
+        )
+    if missing == "test":
+        ways.append("take knn --leave-one-out, which uses training images only")
+    return f": {', or '.join(ways)}" if ways else ""
 
 
 def _content(name: str, size: int | None, splits: Mapping[str, Split]) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ import yaml
 import dsf
 from dsf.data.registry import EMBEDDED
 from dsf.evaluation import Geometry
-from dsf.experiments.evaluations import shown_numbers
+from dsf.experiments.evaluations import shown_numbers, told_numbers
 from dsf.export.source import Source
 from dsf.export.target import Loading, Target
 
@@ -36,8 +36,7 @@ def model_card(source: Source, target: Target, hub: str | None = None) -> str:
         f"---\n{yaml.safe_dump(_metadata(source, target), sort_keys=False)}---",
         f"# {source.title}",
         f"An image encoder, {_encoder(source)}, trained without labels on {_data(source)} "
-        f"for {settings.epochs} {'epoch' if settings.epochs == 1 else 'epochs'} with "
-        f"{_LOSSES[settings.loss.name]}, by dsf, which implements "
+        f"for {_duration(source)} with {_LOSSES[settings.loss.name]}, by dsf, which implements "
         f"[*Divergence-Based Similarity Function for Multi-View Contrastive Learning*]({_PAPER}). "
         f"It maps images of {source.image_size} x {source.image_size} pixels to {source.features} "
         "features.",
@@ -47,7 +46,7 @@ def model_card(source: Source, target: Target, hub: str | None = None) -> str:
         f'`huggingface_hub.snapshot_download("{hub}")` brings the folder from the Hub.'
         if hub
         else "",
-        f"In the evaluations images were seen {_images(source)}.",
+        _images(source),
         "## Results",
         _results(source),
         "## How it was trained",
@@ -100,10 +99,17 @@ def _data(source: Source) -> str:
     return "the images of CIFAR-10 that come with dsf" if source.data == EMBEDDED else source.data
 
 
+def _duration(source: Source) -> str:
+    epochs = source.settings.epochs
+    text = f"{epochs} {'epoch' if epochs == 1 else 'epochs'}"
+    return f"{text}, of which it has come to {source.unfinished}," if source.unfinished else text
+
+
 def _images(source: Source) -> str:
-    shown = [entry["protocol"].get("test_images") for entry in _accuracies(source).values()]
-    text = shown[0] if shown and shown[0] else "whole, resized"
-    return f"as {text}" if text.startswith("the ") else text
+    """How the evaluations showed images, where there are any."""
+    text = source.test_images
+    seen = f"as {text}" if text.startswith("the ") else text
+    return f"In the evaluations images were seen {seen}." if seen else ""
 
 
 def _accuracies(source: Source) -> dict[str, dict[str, Any]]:
@@ -137,10 +143,10 @@ def _training(source: Source) -> list[tuple[str, str]]:
     found = [
         ("recipe", settings.recipe),
         ("method", settings.method),
-        ("loss", f"{settings.loss.name}, mode {settings.loss.mode}"),
-        ("temperature", f"{settings.loss.temperature:g}" if settings.loss.temperature else ""),
+        ("loss", _loss(source)),
         ("views an image", str(settings.views.total)),
         ("epochs", str(settings.epochs)),
+        ("not finished", source.unfinished),
         ("batch", f"{settings.batch_size} images"),
         (
             "optimiser",
@@ -152,15 +158,24 @@ def _training(source: Source) -> list[tuple[str, str]]:
         ("images seen", f"{cost['images']:,}" if "images" in cost else ""),
         ("device time", f"{cost['device_seconds']:,.0f} s" if "device_seconds" in cost else ""),
     ]
-    if settings.loss.name != "dsf":
-        found[2] = ("loss", settings.loss.name)
     return [pair for pair in found if pair[1]]
+
+
+def _loss(source: Source) -> str:
+    """Its name, and what of its settings matters to it."""
+    loss = source.settings.loss
+    if loss.name != "dsf":
+        return f"{loss.name}, temperature {loss.temperature:g}"
+    # At 1, its own, there is no temperature.
+    changed = "" if loss.temperature == 1 else f", temperature {loss.temperature:g} instead of 1"
+    return f"dsf, mode {loss.mode}{changed}"
 
 
 def _provenance(source: Source) -> list[tuple[str, str]]:
     known = source.environment
     packages = known.get("packages", {})
-    data = next((entry["protocol"].get("data") for entry in _accuracies(source).values()), None)
+    seen = (entry["protocol"].get("data", {}) for entry in _accuracies(source).values())
+    data = next((data for data in seen if data.get("name") == source.settings.data.name), None)
     found = [
         ("command", f"`{source.public(known['command'])}`" if "command" in known else ""),
         ("commit", known.get("commit") or ""),
@@ -186,28 +201,35 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _metadata(source: Source, target: Target) -> dict[str, Any]:
     """What the Hub reads of the card."""
-    results = []
+    metrics: dict[str, list[dict[str, Any]]] = {}  # by data set
     for name, entry in _accuracies(source).items():
         data = source.public(str(entry["protocol"].get("data", {}).get("name", source.data)))
-        for what, value in entry.items():
-            if isinstance(value, float):
-                results.append(_hub_result(source.public(name), what, value, data))
+        metrics.setdefault(data, []).extend(
+            _hub_metric(source.public(name), what, value)
+            for what, value in told_numbers(entry).items()
+        )
     found: dict[str, Any] = {
         "library_name": target.library,
         "pipeline_tag": "image-feature-extraction",
         "tags": ["self-supervised-learning", "contrastive-learning", "dsf"],
     }
-    if results:
+    if metrics:
+        results = [
+            {
+                "task": {"type": "image-classification"},
+                "dataset": {"name": data, "type": data},
+                "metrics": of_data,
+            }
+            for data, of_data in metrics.items()
+        ]
         found["model-index"] = [{"name": source.title, "results": results}]
     return found
 
 
-def _hub_result(name: str, what: str, value: float, data: str) -> dict[str, Any]:
+def _hub_metric(name: str, what: str, value: float) -> dict[str, Any]:
     kind = "accuracy" if what in ("backbone", "projection") else what  # which features kNN had
     return {
-        "task": {"type": "image-classification"},
-        "dataset": {"name": data, "type": data},
-        "metrics": [
-            {"type": kind, "value": round(100 * value, 2), "name": f"{name}, {what} (%)"},
-        ],
+        "type": kind,
+        "value": round(100 * value, 2),
+        "name": f"{name}, {what.replace('_', ' ')} (%)",
     }

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsf.data.files import TEMPORARY, sync_folder, write_file
+from dsf.experiments.page import read_run
+from dsf.experiments.unfinished import unfinished_note
 from dsf.export.card import model_card
 from dsf.export.check import check
 from dsf.export.push import log_in, push
@@ -61,6 +63,8 @@ def export_run(
         raise FileExistsError(f"{place} is there and not an empty folder: take another with -o")
     hub = log_in(push_to) if push_to else None  # before the work, which would be for nothing
     source = read_source(run)
+    if source.unfinished and (note := unfinished_note(read_run(run), source.checkpoint)):
+        say(note)
     aside = place.with_name(place.name + TEMPORARY)
     _make(aside)
     try:

@@ -9,10 +9,12 @@ from torch import nn
 from dsf.data.files import read_json
 from dsf.data.folder import PREFIX
 from dsf.experiments import build
+from dsf.experiments.page import read_run
 from dsf.experiments.run import CONFIG, ENVIRONMENT, RESULTS
 from dsf.experiments.settings import Settings
 from dsf.experiments.sources import has_own_size
 from dsf.experiments.subjects import load_run
+from dsf.experiments.unfinished import unfinished
 from dsf.models import create_encoder, feature_dimension
 from dsf.models.pretrained import FETCHING, FORMAT
 
@@ -38,6 +40,7 @@ class Source:
         sha256: of the checkpoint's tensors.
         results: those that the run has for this checkpoint, and those before training.
         environment: where it was trained.
+        unfinished: where the run stands that is not at its end, in words; empty if it is.
     """
 
     run: Path
@@ -54,6 +57,7 @@ class Source:
     sha256: str
     results: dict[str, dict[str, Any]]
     environment: dict[str, Any]
+    unfinished: str = ""
 
     @property
     def features(self) -> int:
@@ -68,8 +72,16 @@ class Source:
     @property
     def data(self) -> str:
         """The data set, without the way to a folder, which is nobody's business."""
-        name = self.settings.data.name
-        return f"{PREFIX}{Path(name).name}" if name.startswith(PREFIX) else name
+        return _public_name(self.settings.data.name)
+
+    @property
+    def test_images(self) -> str:
+        """How evaluations showed images to it, the one of a run's own data first; or empty."""
+        protocols = [entry.get("protocol", {}) for entry in self.results.values()]
+        of_this = [found for found in protocols if found.get("checkpoint_sha256") == self.sha256]
+        own = self.settings.data.name
+        of_this.sort(key=lambda found: found.get("data", {}).get("name") != own)
+        return next((str(found["test_images"]) for found in of_this if "test_images" in found), "")
 
     def section(self) -> dict[str, Any]:
         """What ``dsf.from_pretrained`` needs to know."""
@@ -86,7 +98,18 @@ class Source:
     def public(self, text: str) -> str:
         """A text without the ways to the folders of images and of the run."""
         text = text.replace(str(self.run.resolve()), self.title)
-        return text.replace(self.settings.data.name, self.data)
+        seen = (entry.get("protocol", {}).get("data", {}) for entry in self.results.values())
+        names = {self.settings.data.name, *(str(data["name"]) for data in seen if "name" in data)}
+        for name in sorted(names, key=len, reverse=True):  # one may begin as another does
+            text = text.replace(name, _public_name(name))
+        return text
+
+
+def _public_name(data: str) -> str:
+    if not data.startswith(PREFIX):
+        return data
+    path = Path(data.removeprefix(PREFIX))
+    return f"{PREFIX}{path.name or path.absolute().name}"  # folder:. has no name of its own
 
 
 def read_source(run: Path | str) -> Source:
@@ -119,6 +142,7 @@ def read_source(run: Path | str) -> Source:
         digest,
         results,
         read_json(run / ENVIRONMENT) if (run / ENVIRONMENT).is_file() else {},
+        unfinished(read_run(run), checkpoint.name) or "",
     )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from importlib import metadata
@@ -20,7 +21,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     """What a result must say about where it comes from."""
     on_gpu = device.type == "cuda"
     return {
-        "command": " ".join(["dsf", *sys.argv[1:]]),
+        "command": shlex.join(["dsf", *sys.argv[1:]]),
         "dsf": dsf.__version__,
         "commit": source_commit(),
         "python": platform.python_version(),

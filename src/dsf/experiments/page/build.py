@@ -60,6 +60,10 @@ def _parts(runs: Runs, pictures: Pictures | None, figures: Figures) -> Iterator[
     for label, run in runs.items():
         if run.problems:
             yield note(f"{whose(runs, label)}{' '.join(run.problems)}")
+        wanted = run.config.get("epochs")
+        if isinstance(wanted, int) and run.metrics and run.reached < wanted:
+            epochs = f"{run.reached:g} of {wanted} epochs"
+            yield note(f"{whose(runs, label)}The run has {epochs}: it is not finished.")
     if several:
         yield _overview(runs)
         yield settings_section(runs)

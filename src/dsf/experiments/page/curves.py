@@ -73,14 +73,7 @@ def curves_section(runs: Runs, figures: Figures) -> Markup:
 
 
 def _notes(run: Run, whose_run: str) -> list[Markup]:
-    wanted = run.config.get("epochs")
-    reached = run.reached
-    result = []
-    if isinstance(wanted, int) and run.metrics and reached < wanted:
-        unfinished = f"{whose_run}The run has {reached:g} of {wanted} epochs: it is not finished."
-        result.append(note(unfinished))
-    warnings = (f"{whose_run}{line.get('text', '')}" for line in run.lines("warning"))
-    return [*result, *map(note, warnings)]
+    return [note(f"{whose_run}{line.get('text', '')}") for line in run.lines("warning")]
 
 
 def _metric(runs: Runs, curve: Curve, figures: Figures, band: Band = ()) -> Markup:
