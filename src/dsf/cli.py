@@ -69,13 +69,25 @@ def _parse(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespac
     settings = [word for word in rest if not word.startswith("-") and (free or "=" in word)]
     if rest and (settings != rest or not hasattr(options, "overrides")):
         verb = getattr(options, f"{parser.prog} verb")
-        message = f"unrecognized arguments: {' '.join(rest)}"
-        if hasattr(options, "overrides") and rest[0].startswith("--"):
-            message += f"; a setting is given as {rest[0].strip('-').partition('=')[0]}=VALUE"
-        raise UsageError(f"{message}; see `{parser.prog} {verb} --help`")
+        wrong = [word for word in rest if word not in settings] or rest
+        hint = _setting(wrong[0]) if hasattr(options, "overrides") else ""
+        raise UsageError(
+            f"unrecognized arguments: {' '.join(wrong)}{hint}; see `{parser.prog} {verb} --help`"
+        )
     if rest:
         options.overrides = [*options.overrides, *rest]
     return options
+
+
+def _setting(option: str) -> str:
+    """How a setting is given that somebody took for an option."""
+    if not option.startswith("--"):
+        return ""
+    from dsf.experiments.recipe import setting_paths
+
+    name = option.removeprefix("--").partition("=")[0].replace("-", "_")
+    found = " or ".join(f"{path}=VALUE" for path in setting_paths(name))
+    return f"; a setting is given as {found}" if found else ""
 
 
 def _describe(error: OSError) -> str:

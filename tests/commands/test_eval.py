@@ -215,7 +215,7 @@ def test_an_encoder_with_weights(tmp_path, monkeypatch):
         (["resnet-small", "depth=3", "--data", "embedded"], "does not take these options"),
         (["timm/resnet1", "--data", "embedded"], "timm has no model 'resnet1'"),
         (["resnet-small", "--data", "embedded", "--size", "2"], "size must be in [4, 1024]"),
-        (["nowhere"], "nowhere is not a run: it has no config.yaml"),
+        (["nowhere"], "nowhere is not a run: there is no such folder"),
         (["RUN", "--pretrained"], "pretrained: a run has its own encoder"),
         (["RUN", "width=4"], "options: a run has its own encoder"),
         (["RUN", "--k", "97"], "k must be in [1, 96], the number of training images in the bank"),

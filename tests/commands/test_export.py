@@ -29,7 +29,7 @@ def test_exports_and_prints_the_folder(small, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere", "--to", "timm"], "nowhere is not a run: it has no config.yaml"),
+        (["nowhere", "--to", "timm"], "nowhere is not a run: there is no such folder"),
         (["EMPTY", "--to", "timm"], "has no whole checkpoint yet"),
         (["RUN", "--to", "torchvision"], "to: torchvision has no resnet-small, but resnet18"),
         (["RUN", "--to", "timm", "-o", "full"], "full is there and not an empty folder: take"),

@@ -88,7 +88,14 @@ def test_the_default_folder(tmp_path, monkeypatch, capsys):
         (["-o", "none", "--resume"], "dsf: none holds no run to resume: it has no config.yaml"),
         (["dem"], "dsf: there is no recipe 'dem': did you mean demo?"),
         (["nothing"], "dsf: recipe must be one of "),
-        (["demo", "--epochs", "3"], "dsf: unrecognized arguments: --epochs 3; a setting is given "),
+        (
+            ["demo", "-o", "x", "data.limit=8", "--epochs", "3"],
+            "dsf: unrecognized arguments: --epochs 3; a setting is given as epochs=VALUE; see ",
+        ),
+        (
+            ["demo", "--lr=1"],
+            "dsf: unrecognized arguments: --lr=1; a setting is given as optimiser.lr",
+        ),
         (["demo", "head=x"], "dsf: head: must be one of mlp, mlp-bn"),
     ],
 )

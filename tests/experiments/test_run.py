@@ -8,6 +8,7 @@ import tiny
 import torch
 import yaml
 
+from dsf.cli import main
 from dsf.data.files import read_json
 from dsf.experiments import build, load_recipe, train
 from dsf.training import Interrupted, NonFiniteLossError
@@ -226,6 +227,28 @@ def test_another_size_of_the_same_folder_comes_later(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is prepared in the sizes 32, 48"):
         train(load_recipe(str(config)), folder, resume=True, show=False)
     train(load_recipe(str(config), ["data.size=32"]), folder, resume=True, show=False)
+
+
+def test_a_folder_that_changes(tmp_path, monkeypatch, capsys):
+    import miniature
+
+    from dsf.data import prepare
+
+    monkeypatch.setenv("DSF_DATA", str(tmp_path / "root"))
+    counts = {f"{split}/{kind}": 20 for split in ("train", "test") for kind in ("a", "b")}
+    pictures = miniature.picture_folder(tmp_path / "pictures", counts)
+    name = f"folder:{pictures}"
+    prepare(name, size=32)
+    settings = tiny.settings(f"data.name={name}", "epochs=1", "batch_size=16", "knn.every=0")
+    folder = train(settings, tmp_path / "run", show=False)
+    assert main(["eval", str(folder)]) == 0
+    assert "has changed" not in capsys.readouterr().err
+    next(pictures.glob("train/a/*")).unlink()
+    prepare(name, size=32)
+    assert main(["eval", str(folder)]) == 0
+    assert f"note: {name} has changed since it was learned from\n" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="has changed since .*run began to learn from it"):
+        train(settings, folder, resume=True, show=False)
 
 
 def test_checkpoints_may_change_on_resume(whole):

@@ -200,7 +200,8 @@ def _warn(name: str, store: "Store") -> None:
         folder = Path(name.removeprefix(PREFIX))
         print(
             "note: training needs no more, but kNN and linear evaluation need classes and a split "
-            f"test: {folder / 'train' / 'CLASS'}/... and {folder / 'test' / 'CLASS'}/...",
+            f"test: {folder / 'train' / 'CLASS'}/... and {folder / 'test' / 'CLASS'}/..."
+            + ("; `knn --leave-one-out` needs none" if store.classes else ""),
             file=sys.stderr,
         )
 

@@ -92,8 +92,10 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
             print(f"{stopped}; to go on: dsf train -o {folder} --resume")
         return STOPPED
     if distributed.launched()[0] == 0:
-        evaluation = f"dsf eval {folder} knn linear, or " if labelled(settings) else ""
-        print(f"next: {evaluation}dsf report {folder}", file=sys.stderr)
+        words = "knn linear" if labelled(settings) else "knn --leave-one-out"
+        evaluation = f"dsf eval {folder} {words}, or "
+        usable = labelled(settings, ["train"])
+        print(f"next: {evaluation if usable else ''}dsf report {folder}", file=sys.stderr)
         print(folder)
     return None
 

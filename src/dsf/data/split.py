@@ -23,6 +23,7 @@ class Split:
         labels: (N,), or None without labels.
         sizes: (N, 2), heights and widths before the images were squashed to a square, or None.
         classes: the names of the classes.
+        sha256: of all images, where it is known.
     """
 
     def __init__(
@@ -32,8 +33,9 @@ class Split:
         labels: Integers | None = None,
         sizes: Integers | None = None,
         classes: Sequence[str] = (),
+        sha256: str | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.sha256 = name, sha256
         self.classes = tuple(classes)
         self._shards = list(shards)
         self._labels = labels

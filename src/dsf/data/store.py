@@ -109,6 +109,7 @@ class Store:
             self._load(labels["file"], np.int64, (count,)) if labels else None,
             self._load(sizes["file"], np.int64, (count, 2)) if sizes else None,
             self.classes,
+            self.content[name].images,
         )
 
     def verify(self, advance: Advance = lambda count: None) -> None:

@@ -30,6 +30,7 @@ from dsf.experiments.subjects import (
     method_subject,
     open_encoder,
     open_run,
+    run_settings,
     settings_task,
 )
 from dsf.experiments.unfinished import unfinished_note
@@ -185,6 +186,8 @@ def evaluate(
         checkpoint = opened.subject.about["checkpoint"]
         if checkpoint and (note := unfinished_note(read_run(source), checkpoint)):
             say(note)
+        if data is None and _has_changed(Path(source), opened):
+            say(f"note: {opened.subject.task.about['name']} has changed since it was learned from")
     else:
         encoder = source if isinstance(source, nn.Module) else str(source)
         if random and isinstance(encoder, str) and is_weights(encoder):
@@ -222,6 +225,16 @@ def evaluate(
             results[name] = known
             done(name, known)
     return results
+
+
+def _has_changed(folder: Path, opened: Opened) -> bool:
+    """Whether a run's data set holds other images than those that the run learned from."""
+    from dsf.experiments.run import trained_on
+
+    split = run_settings(folder, "cpu").data.split
+    now = opened.subject.task.about["content"].get(split, {}).get("images")
+    before = trained_on(folder)
+    return None not in (before, now) and before != now
 
 
 def check_names(names: Sequence[str]) -> None:

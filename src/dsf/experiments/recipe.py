@@ -107,11 +107,21 @@ def _meant(path: str) -> str:
     """Where the setting is that someone may have meant, or which there are."""
     above, _, name = path.rpartition(".")
     known = list(_model_at(tuple(filter(None, above.split(".")))).model_fields)
-    found = [other for other in _paths(Settings) if other.split(".")[-1] == name.lower()]
+    found = setting_paths(name)
     if not found:
         close = difflib.get_close_matches(name.lower(), known, 1)
         found = [".".join(filter(None, (above, *close)))] if close else []
     return f"did you mean {' or '.join(found)}?" if found else f"there are {', '.join(known)}"
+
+
+def setting_paths(name: str) -> list[str]:
+    """The settings that end in a name, by their dotted paths.
+
+    Example:
+        >>> setting_paths("lr")
+        ['optimiser.lr']
+    """
+    return [path for path in _paths(Settings) if path.split(".")[-1] == name.lower()]
 
 
 def _paths(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -2,12 +2,14 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dsf import distributed
+from dsf.data import Split
 from dsf.data.files import read_json, write_file, write_json
 from dsf.experiments import build
 from dsf.experiments.monitor import KNNMonitor
@@ -61,7 +63,7 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
             if distributed.rank() == 0 and not (folder / CONFIG).is_file():
                 # Not before all is built: what cannot be built leaves no run behind.
                 write_file(folder / CONFIG, dump(settings).encode())
-            _start(loop, settings, folder, resume, show)
+            _start(loop, settings, split, folder, resume, show)
             if settings != wanted:
                 loop.say("note: no kNN on the way, which takes labelled splits train and test")
             for note in notes(settings, split) if loop.step == 0 else ():
@@ -81,10 +83,10 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
     return folder
 
 
-def labelled(settings: Settings) -> bool:
-    """Whether there is what kNN and linear evaluation take: labels, in splits train and test."""
+def labelled(settings: Settings, splits: Sequence[str] = ("train", "test")) -> bool:
+    """Whether splits are there and have labels, as kNN and linear evaluation take them."""
     try:
-        return all(build.load_split(settings, name).labelled for name in ("train", "test"))
+        return all(build.load_split(settings, name).labelled for name in splits)
     except ValueError:
         return False
 
@@ -124,10 +126,17 @@ def _make_loop(settings: Settings, split: Any, folder: Path, device: torch.devic
     )
 
 
-def _start(loop: Loop, settings: Settings, folder: Path, resume: bool, show: bool) -> None:
+def _start(
+    loop: Loop, settings: Settings, split: Split, folder: Path, resume: bool, show: bool
+) -> None:
     """Load the newest checkpoint where asked, and add the callbacks."""
     loaded, passed_over = loop.checkpoints.newest() if resume else (None, [])
     if loaded is not None:
+        if trained_on(folder) not in (None, split.sha256):
+            raise ValueError(
+                f"data: {settings.data.name} has changed since {folder} began to learn from it: "
+                "start another run with -o"
+            )
         loop.load(loaded)
     if distributed.rank() > 0:
         return
@@ -148,7 +157,7 @@ def _start(loop: Loop, settings: Settings, folder: Path, resume: bool, show: boo
         loop.say(f"resumed from {loaded.path}")
     elif resume:
         loop.say("no checkpoint yet: starting from the beginning")
-    _write_environment(folder, loop)
+    _write_environment(folder, loop, split)
 
 
 def _open(folder: Path, settings: Settings, resume: bool) -> None:
@@ -180,7 +189,8 @@ def _compare(config: Path, settings: Settings) -> None:
         if before.get(key) != now.get(key) and not key.startswith(_FREE):
             raise ValueError(
                 f"{key}: the run in {config.parent} has {before.get(key)!r}; got {now.get(key)!r}. "
-                "A resumed run keeps its settings: leave it out, or start another with -o"
+                f"A resumed run keeps its settings: `dsf train -o {config.parent} --resume` has "
+                "them all, or start another with -o"
             )
 
 
@@ -192,8 +202,17 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def _write_environment(folder: Path, loop: Loop) -> None:
+def trained_on(folder: Path) -> str | None:
+    """The sha256 of the images that a run learned from, where it says so."""
+    path = folder / ENVIRONMENT
+    found = read_json(path).get("images_sha256") if path.is_file() else None
+    return found if isinstance(found, str) else None
+
+
+def _write_environment(folder: Path, loop: Loop, split: Split) -> None:
     path, now = folder / ENVIRONMENT, environment(loop.device)
+    if split.sha256 is not None:
+        now["images_sha256"] = split.sha256
     if loop.step and path.is_file():
         first = read_json(path)
         resumed = [*first.get("resumed", []), {"step": loop.step, **now}]

@@ -207,6 +207,8 @@ def run_settings(folder: str | Path, device: str = "auto") -> Settings:
 
     config = Path(folder) / CONFIG
     if not config.is_file():
+        if not Path(folder).exists():
+            raise FileNotFoundError(f"{folder} is not a run: there is no such folder")
         raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}")
     changes = [f"device={device}", "compile=false", "graph=false"]
     settings = build.resolve(load_recipe(str(config), changes))

@@ -183,10 +183,16 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name} {version}" for name, version in packages.items())),
         ("device", known.get("device", "")),
         ("checkpoint", f"{source.checkpoint}, sha256 {source.sha256}"),
-        ("data", _hashes(data) if data else source.data),
+        ("data", ", sha256 of the images ".join([source.data, *_learned(known)])),
+        ("evaluated on", _hashes(data) if data else ""),
         ("exported by", f"dsf {dsf.__version__}"),
     ]
     return [pair for pair in found if pair[1]]
+
+
+def _learned(environment: dict[str, Any]) -> list[str]:
+    found = environment.get("images_sha256")
+    return [found] if isinstance(found, str) else []
 
 
 def _hashes(data: dict[str, Any]) -> str:

@@ -54,4 +54,6 @@ def test_the_command(run, tmp_path, capsys):
     assert main(["reproduce", "head/dsf", "--weights", *options]) == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path}/head/dsf/encoder.json  ")
     assert main(["reproduce", "head/moco", "--weights", *options]) == 1
-    assert capsys.readouterr().err == f"dsf: {runs}/head/moco is not a run: it has no config.yaml\n"
+    assert (
+        capsys.readouterr().err == f"dsf: {runs}/head/moco is not a run: there is no such folder\n"
+    )

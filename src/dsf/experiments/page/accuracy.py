@@ -22,6 +22,7 @@ _HEADLINE = {
     "kNN, backbone": "kNN accuracy on test images",
     "linear classifier": "linear accuracy on test images",
 }
+_CHANGES = {"leave_one_out=True": "each training image by the others"}
 # What a protocol says of the encoder it was applied to, and not of itself.
 _OF_THE_RUN = ("encoder", "weights", "checkpoint", "checkpoint_sha256", "seed", "precision")
 _SUMMED_UP = 4  # beside more runs than this there is no room for what a protocol says of itself
@@ -121,6 +122,7 @@ def _values(name: str, protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     """What to show of a result: a label and the name of the number."""
     first, *changes = name.split()
     head, _, data = first.partition("@")
+    changes = [_CHANGES.get(change, change) for change in changes]
     more = "".join(f", {part}" for part in (f"on {data}" if data else "", *changes) if part)
     if head == "knn":
         for part in ("backbone", "projection"):
