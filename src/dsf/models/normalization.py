@@ -134,7 +134,9 @@ class _Normalise(torch.autograd.Function):
             result = result + bias.view(-1, *[1] * (values.dim() - 2))
         ctx.save_for_backward(input, weight, group_mean, scale)
         ctx.mark_non_differentiable(group_mean, group_var)
-        return result.to(input.dtype), group_mean, group_var
+        # Not always by `to`: where it changes nothing, torch 2.11's compiler loses the gradient.
+        output = result if result.dtype is input.dtype else result.to(input.dtype)
+        return output, group_mean, group_var
 
     @staticmethod
     @once_differentiable
