@@ -188,6 +188,7 @@ def test_killed_it_goes_on(make_subject, tmp_path, monkeypatch):
     assert len(calls) == 3  # two settings that were missing, and the last training
     assert found.entry() == whole.entry()
     assert torch.equal(found.state["weight"], whole.state["weight"])
+    assert whole.earlier == 0 < found.earlier
     assert len(list(folder.iterdir())) == 1
     QUICK.evaluate(make_subject(partial=folder), seed=1)
     assert not folder.exists()

@@ -5,8 +5,8 @@ import torch
 
 from dsf.cli import main
 from dsf.data import Split, load
-from dsf.data.files import read_json
-from dsf.evaluation import extract, knn
+from dsf.data.files import read_json, write_json
+from dsf.evaluation import Finetune, extract, knn
 from dsf.experiments import Choices, evaluate, load_recipe, load_run, train
 
 MONITOR = ["knn.every=1", "knn.k=20"]
@@ -162,6 +162,33 @@ def test_any_module(tmp_path):
         "kept, as it is there already",
         "evaluating",
     ]
+
+
+def test_seconds_are_those_of_all_tries(tmp_path, monkeypatch):
+    encoder = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten())
+    choices = Choices(budget=0.0001)
+
+    def call():
+        found = evaluate(
+            encoder, ["finetune"], "cpu", data="embedded", folder=tmp_path, choices=choices
+        )
+        return next(iter(found.values()))
+
+    fine_tune, left = Finetune._train, [2]
+
+    def stops(*arguments):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return fine_tune(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Finetune, "_train", stops)
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    (path,) = (tmp_path / "partial").iterdir()
+    write_json(path, read_json(path) | {"seconds": 1000.0})
+    assert call()["provenance"]["seconds"] > 1000
 
 
 def test_errors(run, tmp_path, capsys):

@@ -163,7 +163,8 @@ class Finetune(Protocol):
         numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
         details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
         partial.remove()
-        return Result(self.describe(subject, seed), numbers, details, model.state_dict())
+        described = self.describe(subject, seed)
+        return Result(described, numbers, details, model.state_dict(), partial.seconds)
 
     def _train(
         self,

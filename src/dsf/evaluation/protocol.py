@@ -24,12 +24,14 @@ class Result:
         numbers: what it was run for.
         details: what else is worth keeping, fit for JSON.
         state: what was trained, by name; not for JSON.
+        earlier: the seconds of what it found done already by one that was killed.
     """
 
     protocol: dict[str, Any]
     numbers: dict[str, float]
     details: dict[str, Any] = field(default_factory=dict)
     state: Mapping[str, Tensor] = field(default_factory=dict)
+    earlier: float = 0.0
 
     def entry(self) -> dict[str, Any]:
         """As ``results.json`` keeps it."""

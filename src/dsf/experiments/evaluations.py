@@ -286,8 +286,9 @@ def _evaluated(
     from dsf.experiments.run import write_results
 
     start = time.perf_counter()
-    entry = protocol.evaluate(subject, seed).entry()
-    seconds = time.perf_counter() - start
+    result = protocol.evaluate(subject, seed)
+    seconds = result.earlier + time.perf_counter() - start
+    entry = result.entry()
     entry["provenance"] = environment(subject.device) | {"seconds": seconds}
     entry = dict(json.loads(json.dumps(entry)))
     write_results(folder, {name: entry})

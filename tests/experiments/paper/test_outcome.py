@@ -5,6 +5,7 @@ import pytest
 import tiny_plan
 from pages import write_run
 
+from dsf.evaluation.partial import Partial
 from dsf.experiments.paper.configuration import (
     Configuration,
     NotTunedError,
@@ -230,9 +231,9 @@ def test_standings_of_fine_tuning(with_transfer, tmp_path):
         return found
 
     assert standing() == (name, "not run", "needs head/dsf", 1.5)
-    partial = runs / name / "partial"
-    partial.mkdir(parents=True)
-    (partial / "finetune-0.json").write_text(json.dumps({"a": 0.5, "b": 0.25}))
+    partial = Partial(runs / name / "partial", {"name": "finetune"})
+    partial.add({"learning_rate": 0.1}, 0.5)
+    partial.add({"learning_rate": 0.2}, 0.25)
     assert standing()[1:3] == ("partial", "2 settings tried")
     put(with_transfer, results, name, rank=1)
     assert standing() == (name, "done", "fine-tuned 71.00", 0.5)

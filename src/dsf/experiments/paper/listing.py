@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dsf.data.files import read_json
+from dsf.evaluation.partial import settings_tried
 from dsf.experiments.evaluations import PARTIAL
 from dsf.experiments.paper.configuration import NotTunedError, configure, difference
 from dsf.experiments.paper.folder import progress
@@ -106,7 +106,7 @@ def _waits_for(plan: Plan, name: str, results: Path) -> str:
 def _begun(plan: Plan, name: str, folder: Path) -> str | None:
     """How far a run is, in words; None if it was not begun."""
     if plan.every[name].finetuning is not None:
-        tried = sum(len(read_json(path)) for path in (folder / PARTIAL).glob("*.json"))
+        tried = settings_tried(folder / PARTIAL)
         return f"{tried} settings tried" if tried else None
     found = progress(folder)
     if found is None:
