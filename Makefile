@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-browser lint format bench results figures docs links notebook wheel notes clean
+.PHONY: help install demo test test-slow test-browser test-oldest lint format bench results figures docs links notebook wheel notes clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -31,6 +32,17 @@ test-slow: $(STAMP) ## run the slow tests that a CPU can run
 
 test-browser: $(STAMP) ## open pages in Chromium
 	$(BIN)/python -m pytest -m "browser and not slow and not network and not gpu" $(PYTEST_ARGS)
+
+# Compilers differ most from one torch to the next, and err without a word.
+test-oldest: $(OLDEST)/.installed ## run the tests of compiled code with the oldest torch
+	$(OLDEST)/bin/python -m pytest -m "compiles and not slow and not gpu" $(PYTEST_ARGS) tests
+
+$(OLDEST)/.installed: $(STAMP)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(OLDEST)
+	grep -vE '^(torch|torchvision|triton|setuptools|nvidia-.*|cuda-.*)==' constraints.txt > $(OLDEST)/constraints.txt
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -c $(OLDEST)/constraints.txt \
+		-e '.[dev]' torch==2.11.0 torchvision==0.26.0
+	touch $@
 
 lint: $(STAMP) ## check style and types
 	$(BIN)/ruff check .
@@ -80,4 +92,4 @@ links: $(STAMP) ## list the links that lead elsewhere; nothing is fetched
 	@$(BIN)/python docs/tools/links.py
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis site

@@ -5,6 +5,12 @@ import pytest
 import torch
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "compiler" in getattr(item, "fixturenames", ()):
+            item.add_marker("compiles")
+
+
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)

@@ -20,7 +20,7 @@ def groups(model):
             yield from groups(field.annotation)
 
 
-@pytest.mark.parametrize("group", groups(Settings), ids=lambda group: group.__name__)
+@pytest.mark.parametrize("group", list(groups(Settings)), ids=lambda group: group.__name__)
 def test_every_setting_has_a_meaning(group):
     below = {
         name
