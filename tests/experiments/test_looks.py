@@ -30,12 +30,14 @@ def coloured(labels, side, generator):
     return images.to(torch.uint8)
 
 
-def make_subject(train=40, test=9, side=128):
+def make_subject(train=40, test=9, side=128, tests=True):
     generator = torch.Generator().manual_seed(0)
     parts = [
         LabelledImages(coloured(torch.arange(n) % 3, side, generator), torch.arange(n) % 3)
         for n in (train, test)
     ]
+    if not tests:
+        parts[1] = None
     return Subject(Means(), Task(*parts, 3, names=("red", "green", "blue")), size=32)
 
 
@@ -58,6 +60,24 @@ def test_fewer_images_than_neighbours():
     assert gallery.queries.shape == (3, 3, 8, 8)
 
 
+def test_training_images_where_there_are_no_others(monkeypatch):
+    """None is its own neighbour: of a class of two images the other one is the nearest."""
+    monkeypatch.setattr(looks, "TEST", 4)
+    subject = make_subject(train=6, side=8, tests=False)
+    gallery = looks.make_gallery("colours", [("mean", subject)])
+    assert not gallery.tests
+    assert len(gallery.test_labels) == 4
+    (seen,) = gallery.seen
+    chosen = looks._chosen(6, 4)
+    assert gallery.test_labels.equal(chosen % 3)
+    queries = [int(chosen[chosen % 3 == label][0]) for label in gallery.query_labels.tolist()]
+    for query, near in zip(queries, seen.look.neighbours.tolist(), strict=True):
+        assert sorted([query, *near]) == list(range(6))  # all others, of which there are five
+        assert near[0] == (query + 3) % 6
+    assert seen.look.agreement == pytest.approx(1 / 5)
+    assert gallery.queries.equal(subject.task.train.source[torch.tensor(queries)])
+
+
 def test_large_data_sets_are_looked_at_in_part(monkeypatch):
     monkeypatch.setattr(looks, "TRAIN", 20)
     monkeypatch.setattr(looks, "TEST", 100)
@@ -66,6 +86,9 @@ def test_large_data_sets_are_looked_at_in_part(monkeypatch):
     assert (len(few.train), len(few.test)) == (20, 9)
     assert few.train.labels.equal(again.train.labels)  # the same for every run
     assert few.train.labels.unique().tolist() == [0, 1, 2]
+    alone = looks._limited(make_subject(tests=False).task)
+    assert alone.test is None
+    assert alone.train.labels.equal(few.train.labels)
 
 
 def test_views_of_a_run():

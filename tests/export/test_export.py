@@ -158,6 +158,34 @@ def test_the_card_tells_what_the_run_reached(evaluated, results, tmp_path):
     assert read_json(folder / "config.json")["dsf"]["image_size"] == 32
 
 
+def test_before_training_is_left_out_where_nothing_is_known_of_it(evaluated, results):
+    source = read_source(evaluated)
+    trained = {k: v for k, v in source.results.items() if not k.startswith("untrained-")}
+    text = model_card(dataclasses.replace(source, results=trained), TARGETS["timm"])
+    assert "before training" not in text
+    assert "| evaluation | measure | value |\n| --- | --- | --- |\n" in text
+    after = results["knn"]["backbone"]
+    assert f"| knn | backbone | {100 * after:.2f} % |\n" in text
+
+
+def test_results_of_images_that_changed(evaluated):
+    source = read_source(evaluated)
+    first = source.results["knn"]["protocol"]["data"]["content"]
+    known = dataclasses.replace(source, environment={"images_sha256": first["train"]["images"]})
+    text = model_card(known, TARGETS["timm"])
+    assert "Measured on other images" not in text
+    assert f"| evaluated on | sha256 of the images: train {first['train']['images'][:16]}" in text
+    for name in ("linear", "untrained-knn"):
+        content = known.results[name]["protocol"]["data"]["content"]
+        content["train"]["images"] = "c0ffee" + "0" * 58
+    text = model_card(known, TARGETS["timm"])
+    note = "Measured on other images than the run learned from, since they have changed: "
+    assert f"\n\n{note}knn before training; linear.\n\n" in text
+    (provenance,) = (line for line in text.splitlines() if line.startswith("| evaluated on |"))
+    assert f"knn: sha256 of the images: train {first['train']['images'][:16]}, " in provenance
+    assert "; linear: sha256 of the images: train c0ffee0000000000, " in provenance
+
+
 def test_the_hub_reads_the_card(evaluated, results, tmp_path):
     folder, _ = export_run(evaluated, "huggingface", tmp_path / "out")
     data = ModelCard.load(folder / "README.md").data

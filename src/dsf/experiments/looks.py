@@ -15,6 +15,7 @@ from dsf.evaluation import LabelledImages, Subject, Task
 from dsf.experiments import build
 from dsf.experiments.page import Gallery, Pictures, Seen, Sheet, look
 from dsf.experiments.page.features import first_of_each_class
+from dsf.experiments.run import trained_on
 from dsf.experiments.settings import Settings
 from dsf.experiments.subjects import (
     choose_device,
@@ -60,6 +61,7 @@ def look_at_runs(
     classes: dict[str, tuple[str, ...]] = {}
     no_views: dict[str, str] = {}
     no_features: dict[str, str] = {}
+    changed: dict[str, str] = {}
     encoders: list[_Encoder] = []
     for label, folder in folders.items():
         try:
@@ -69,6 +71,12 @@ def look_at_runs(
             no_views[label] = no_features[label] = _reason(error)
             continue
         classes[label] = tuple(split.classes)
+        learned = trained_on(folder)
+        if None not in (learned, split.sha256) and learned != split.sha256:
+            changed[label] = (
+                f"{settings.data.name} has changed since it was learned from: these are its images "
+                "as they are now."
+            )
         key = (settings.data.model_dump_json(), settings.views.model_dump_json())
         if key in sheets:
             sheets[key] = replace(sheets[key], runs=(*sheets[key].runs, label))
@@ -78,9 +86,8 @@ def look_at_runs(
             encoders += _encoders(label, folder, settings, alone=len(folders) == 1)
         except (OSError, ValueError) as error:
             no_features[label] = _reason(error)
-    return Pictures(
-        tuple(sheets.values()), _galleries(encoders, say), classes, no_views, no_features
-    )
+    galleries = _galleries(encoders, say)
+    return Pictures(tuple(sheets.values()), galleries, classes, no_views, no_features, changed)
 
 
 def left_out(labels: Sequence[str]) -> Pictures:
@@ -100,35 +107,36 @@ def view_picture(settings: Settings) -> Sheet:
 
 
 def make_gallery(data: str, encoders: Sequence[tuple[str, Subject]]) -> Gallery:
-    """What encoders make of the same images.
+    """What encoders make of the same images: of training images where there are no test images.
 
     Args:
         data: the name of the data set.
         encoders: by name, all with the same task.
     """
     task = encoders[0][1].task
-    tested = task.tested()
-    test_labels = tested.labels.cpu()
-    queries = first_of_each_class(test_labels)
-    neighbours = min(_NEIGHBOURS, len(task.train))
+    own = _chosen(len(task.train), TEST) if task.test is None else None
+    shown = task.tested() if own is None else task.train.part(own)
+    labels = shown.labels.cpu()
+    queries = first_of_each_class(labels)
+    neighbours = min(_NEIGHBOURS, len(task.train) - (own is not None))
     seen = []
     for name, subject in encoders:
         precision: Precision = "fp32" if subject.autocast is None else "bf16"
         with numerics(precision, deterministic=False, autotune=False):
-            train, test = subject.features("train"), subject.features("test")
-        found = look(
-            train.backbone, train.labels, test.backbone, test.labels, queries, k=neighbours
-        )
+            train = subject.features("train")
+            test = subject.features("test").backbone if own is None else train.backbone[own]
+        found = look(train.backbone, train.labels, test, labels, queries, neighbours, own)
         rows = found.neighbours.flatten()
         images = _pictures(task.train, rows).unflatten(0, found.neighbours.shape)
         seen.append(Seen(name, found, images, task.train.labels.cpu()[found.neighbours]))
     return Gallery(
         data,
         tuple(task.names) or tuple(str(number) for number in range(task.classes)),
-        _pictures(tested, queries),
-        test_labels[queries],
-        test_labels,
+        _pictures(shown, queries),
+        labels[queries],
+        labels,
         tuple(seen),
+        tests=own is None,
     )
 
 
@@ -137,7 +145,7 @@ def _encoders(label: str, folder: Path, settings: Settings, alone: bool) -> list
     _, trained, _ = load_run(folder, settings.device)
     name, data = settings.data.name, settings.data
     # Streamed: of many runs' data sets all would lie in memory at once, for a few images each.
-    task = _limited(make_task(name, data.size, data.limit, device, resident=False))
+    task = _limited(make_task(name, data.size, data.limit, device, resident=False, tests=False))
     after = method_subject(settings, trained, task, device)
     if not alone:
         return [_Encoder(label, name, after)]
@@ -148,16 +156,19 @@ def _encoders(label: str, folder: Path, settings: Settings, alone: bool) -> list
 
 def _limited(task: Task) -> Task:
     """So many images that a CPU can look at them, the same for every run."""
-    return replace(
-        task, train=_some(task.train, TRAIN), test=_some(task.tested(), TEST), validation=None
-    )
+    test = None if task.test is None else _some(task.test, TEST)
+    return replace(task, train=_some(task.train, TRAIN), test=test, validation=None)
 
 
 def _some(images: LabelledImages, limit: int) -> LabelledImages:
     if len(images) <= limit:
         return images
-    chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:limit]
-    return images.part(chosen.sort().values.to(images.labels.device))
+    return images.part(_chosen(len(images), limit).to(images.labels.device))
+
+
+def _chosen(count: int, limit: int) -> Tensor:
+    """At most so many of the first integers, by chance but always the same, in order."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:limit].sort().values
 
 
 def _galleries(encoders: Sequence[_Encoder], say: Callable[[str], None]) -> tuple[Gallery, ...]:
@@ -165,7 +176,7 @@ def _galleries(encoders: Sequence[_Encoder], say: Callable[[str], None]) -> tupl
     groups: dict[tuple[object, ...], list[_Encoder]] = {}
     for encoder in encoders:
         task = encoder.subject.task
-        counts = (len(task.train), len(task.tested()))
+        counts = (len(task.train), None if task.test is None else len(task.test))
         key = (encoder.data, *counts, task.train.image_size, task.names)
         groups.setdefault(key, []).append(encoder)
     result = []

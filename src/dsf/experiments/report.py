@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsf.data.files import write_file
+from dsf.experiments import build
 from dsf.experiments.looks import left_out, look_at_runs
-from dsf.experiments.page import make_page, read_runs
+from dsf.experiments.page import Lack, make_page, read_runs
+from dsf.experiments.run import labelled
+from dsf.experiments.subjects import how_to_split, run_settings
 from dsf.experiments.unfinished import unfinished_note
 
 PAGE = "report.html"
@@ -53,10 +56,25 @@ def write_report(
             say(note)
     places = {label: run.folder for label, run in runs.items()}
     shown = look_at_runs(places, device, say) if pictures else left_out(list(runs))
-    made = make_page(title or _title(list(runs)), _lead(len(runs)), runs, shown)
+    found = {label: _lack(place) for label, place in places.items()}
+    lacks = {label: lack for label, lack in found.items() if lack is not None}
+    made = make_page(title or _title(list(runs)), _lead(len(runs)), runs, shown, lacks)
     write_file(page, made.html.encode())
     written = [] if figures is None else made.figures.write(Path(figures))
     return Report(page, written)
+
+
+def _lack(folder: Path | str) -> Lack | None:
+    """What a run's data set lacks for evaluations; None also where it cannot be found."""
+    try:
+        settings = run_settings(folder, "cpu")
+        train = build.load_split(settings, "train")
+    except (OSError, ValueError):
+        return None
+    labels = not train.labelled or len(train.classes) < 2
+    if not labels and labelled(settings, ["test"]):
+        return None
+    return Lack(settings.data.name, labels, how_to_split(settings.data.name))
 
 
 def _title(labels: Sequence[str]) -> str:

@@ -320,14 +320,17 @@ def _splits(name: str, size: int | None, tests: bool) -> dict[str, Split]:
     return splits
 
 
+def how_to_split(name: str) -> str:
+    """How a folder of images gets labels and test images; empty for another data set."""
+    if not name.startswith(PREFIX):
+        return ""
+    place = name.removeprefix(PREFIX)
+    return f"put images into {place}/train/CLASS and {place}/test/CLASS and prepare it again"
+
+
 def _remedy(name: str, missing: str) -> str:
     """What to do about a split that is missing."""
-    ways = []
-    if name.startswith(PREFIX):
-        place = name.removeprefix(PREFIX)
-        ways.append(
-            f"put images into {place}/train/CLASS and {place}/test/CLASS and prepare it again"
-        )
+    ways = [way] if (way := how_to_split(name)) else []
     if missing == "test":
         ways.append("take knn --leave-one-out, which uses training images only")
     return f": {', or '.join(ways)}" if ways else ""

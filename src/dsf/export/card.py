@@ -9,6 +9,7 @@ import dsf
 from dsf.data.registry import EMBEDDED
 from dsf.evaluation import Geometry
 from dsf.experiments.evaluations import shown_numbers, told_numbers
+from dsf.experiments.page.changed import image_notes
 from dsf.export.source import Source
 from dsf.export.target import Loading, Target
 
@@ -130,11 +131,31 @@ def _results(source: Source) -> str:
             rows.append((source.public(name), what, value, before.get(what, "")))
     if not rows:
         return "None yet: `dsf eval` adds them to the run, and another export to this card."
-    return (
-        _table(("evaluation", "measure", "value", "before training"), rows)
-        + "\n\nOne run, seed "
-        + f"{source.settings.seed}. No evaluation chose anything on test labels."
+    head = ("evaluation", "measure", "value", "before training")
+    width = len(head) if any(before for *_, before in rows) else len(head) - 1
+    return "\n\n".join(
+        [
+            _table(head[:width], [row[:width] for row in rows]),
+            *_changed(source),
+            f"One run, seed {source.settings.seed}. No evaluation chose anything on test labels.",
+        ]
     )
+
+
+def _changed(source: Source) -> list[str]:
+    """Which of the results in the table are of other images."""
+    shown = {}
+    for name, entry in _accuracies(source).items():
+        shown[name] = entry
+        if untrained := source.results.get(f"{_UNTRAINED}{name}"):
+            shown[f"{_UNTRAINED}{name}"] = untrained
+
+    def named(name: str) -> str:
+        known = source.public(name.removeprefix(_UNTRAINED))
+        return f"{known} before training" if name.startswith(_UNTRAINED) else known
+
+    learned = next(iter(_learned(source.environment)), None)
+    return image_notes(shown, learned, source.settings.data.split, named)
 
 
 def _training(source: Source) -> list[tuple[str, str]]:
@@ -174,8 +195,6 @@ def _loss(source: Source) -> str:
 def _provenance(source: Source) -> list[tuple[str, str]]:
     known = source.environment
     packages = known.get("packages", {})
-    seen = (entry["protocol"].get("data", {}) for entry in _accuracies(source).values())
-    data = next((data for data in seen if data.get("name") == source.settings.data.name), None)
     found = [
         ("command", f"`{source.public(known['command'])}`" if "command" in known else ""),
         ("commit", known.get("commit") or ""),
@@ -184,7 +203,7 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
         ("device", known.get("device", "")),
         ("checkpoint", f"{source.checkpoint}, sha256 {source.sha256}"),
         ("data", ", sha256 of the images ".join([source.data, *_learned(known)])),
-        ("evaluated on", _hashes(data) if data else ""),
+        ("evaluated on", _evaluated_on(source)),
         ("exported by", f"dsf {dsf.__version__}"),
     ]
     return [pair for pair in found if pair[1]]
@@ -193,6 +212,18 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
 def _learned(environment: dict[str, Any]) -> list[str]:
     found = environment.get("images_sha256")
     return [found] if isinstance(found, str) else []
+
+
+def _evaluated_on(source: Source) -> str:
+    """The hashes of the images, and who is of which where they are not the same for all."""
+    names: dict[str, list[str]] = {}
+    for name, entry in _accuracies(source).items():
+        data = entry["protocol"].get("data", {})
+        if data.get("name") == source.settings.data.name:
+            names.setdefault(_hashes(data), []).append(source.public(name))
+    if len(names) == 1:
+        return next(iter(names))
+    return "; ".join(f"{', '.join(those)}: {hashes}" for hashes, those in names.items())
 
 
 def _hashes(data: dict[str, Any]) -> str:

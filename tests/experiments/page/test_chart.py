@@ -198,7 +198,7 @@ def test_matrix():
     made = matrix_chart("m", "Title", [[8, 2], [0, 5]], ["cat", "dog"])
     cells = {(row["true"], row["named"]): row["share"] for row in made.spec["data"]["values"]}
     assert cells == {("cat", "cat"): 0.8, ("cat", "dog"): 0.2, ("dog", "dog"): 1.0}
-    assert made.description == "13 of 15 test images lie on the diagonal."
+    assert made.description == "13 of 15 images lie on the diagonal."
     tip = made.spec["data"]["values"][1]["tip"]
     assert tip == {"true": "cat", "named": "dog", "images": "2 of 10"}
     assert len(made.spec["layer"]) == 2

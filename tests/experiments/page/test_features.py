@@ -70,6 +70,21 @@ def test_nearest_by_cosine_whatever_the_length():
         nearest(train, train, 5)
 
 
+def test_an_image_is_not_its_own_neighbour():
+    """Though a copy of it is, which is as near as itself."""
+    train = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    own = torch.tensor([1, 3])
+    assert nearest(train, train[own], 3, own)[0].tolist() == [0, 2, 3]
+    assert nearest(train, train[own], 1, own).tolist() == [[0], [2]]
+    with pytest.raises(ValueError, match=r"k must be in \[1, 3\]; got 4"):
+        nearest(train, train[own], 4, own)
+    many = torch.randn(1500, 8)  # more than are compared at a time
+    found = nearest(many, many, 4, torch.arange(1500))
+    cosines = torch.nn.functional.cosine_similarity(many[:, None], many[None], dim=2)
+    expected = cosines.fill_diagonal_(-2).topk(4).values
+    torch.testing.assert_close(cosines.gather(1, found), expected)
+
+
 def test_a_look_counts_right_neighbours_of_all_test_images():
     train = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
     test = torch.tensor([[1.0, 0.05], [0.05, 1.0]])

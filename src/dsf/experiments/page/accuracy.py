@@ -4,10 +4,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dsf.experiments.page.document import note, section
+from dsf.experiments.page.changed import run_image_notes
+from dsf.experiments.page.document import note, notes, section
+from dsf.experiments.page.lack import Lack, advice
 from dsf.experiments.page.markup import Markup, join, tag
 from dsf.experiments.page.numbers import percent, points
-from dsf.experiments.page.run import Runs, as_float, as_mapping
+from dsf.experiments.page.run import Runs, as_float, as_mapping, whose
 from dsf.experiments.page.tables import DASH, flattened, pairs, shown, table
 
 UNTRAINED = "untrained-"  # before the name of an evaluation in results.json
@@ -22,7 +24,8 @@ _HEADLINE = {
     "kNN, backbone": "kNN accuracy on test images",
     "linear classifier": "linear accuracy on test images",
 }
-_CHANGES = {"leave_one_out=True": "each training image by the others"}
+LEFT_OUT = "each training image by the others"
+_CHANGES = {"leave_one_out=True": LEFT_OUT}
 # What a protocol says of the encoder it was applied to, and not of itself.
 _OF_THE_RUN = ("encoder", "weights", "checkpoint", "checkpoint_sha256", "seed", "precision")
 _SUMMED_UP = 4  # beside more runs than this there is no room for what a protocol says of itself
@@ -31,16 +34,25 @@ _TEXT = (
     "frozen encoder, which was trained without labels. kNN lets the nearest training "
     "images vote; the linear classifier is trained on the features."
 )
+_TEXT_OF_TRAINING = (
+    "The share of training images whose class is named rightly by a vote of the others that are "
+    "nearest to them (kNN), by the features of the encoder, which was trained without labels."
+)
 
 
 class Accuracy(NamedTuple):
-    """A share of test images, before and after training; NaN where it was not measured."""
+    """A share of images, before and after training; NaN where it was not measured."""
 
     name: str
     before: float
     after: float
     protocol: Mapping[str, Any]
     lower: bool = False  # an error, which should be small
+
+    @property
+    def of_training(self) -> bool:
+        """Whether it is of training images, each predicted by the others."""
+        return bool(self.protocol.get("leave_one_out"))
 
 
 def accuracies(results: Mapping[str, Any]) -> list[Accuracy]:
@@ -72,20 +84,32 @@ def accuracies(results: Mapping[str, Any]) -> list[Accuracy]:
     return rows
 
 
-def accuracy_section(runs: Runs, classes: int | None = None) -> Markup:
-    """The table of accuracies; ``classes`` of the data, if they are known."""
+def accuracy_section(runs: Runs, lacks: Mapping[str, Lack], classes: int | None = None) -> Markup:
+    """The table of accuracies.
+
+    Args:
+        runs: by label.
+        lacks: what their data sets lack, by label.
+        classes: of the data, if they are known.
+    """
     found = {label: accuracies(run.results) for label, run in runs.items()}
+    changed = [
+        note(f"{whose(runs, label)}{text}")
+        for label, run in runs.items()
+        for text in run_image_notes(run, run.results, title)
+    ]
     if not any(found.values()):
-        missing = "results.json holds no accuracy: dsf eval RUN knn linear measures some."
-        return section("accuracy", "Accuracy", note(missing))
+        missing = {label: f"results.json holds no accuracy: {_how(lacks, label)}" for label in runs}
+        return section("accuracy", "Accuracy", *notes(missing), *changed)
     chance = "" if not classes else f" Guessing would give {percent(1 / classes)}."
     single = len(runs) == 1
     content = _alone(next(iter(found.values()))) if single else _side_by_side(found)
     return section(
         "accuracy",
         "Accuracy",
-        tag("p", f"{_TEXT}{chance}"),
+        tag("p", f"{_text([row for rows in found.values() for row in rows])}{chance}"),
         content,
+        *changed,
         *(
             note(f"{label}: results.json holds no accuracy yet.")
             for label, rows in found.items()
@@ -114,16 +138,50 @@ def headline(results: Mapping[str, Any]) -> Markup | None:
     return tag("ul", *cards, class_="hero") if cards else None
 
 
+def title(name: str) -> str:
+    """What to call a result.
+
+    Example:
+        >>> title("untrained-knn"), title("finetune@pets budget=0.05")
+        ('kNN before training', 'fine-tuned, on pets, budget=0.05')
+    """
+    known = name.removeprefix(UNTRAINED)
+    head = _head(known)
+    return f"{_NAMES.get(head, head)}{' before training' if known != name else ''}{_more(known)}"
+
+
+def _how(lacks: Mapping[str, Lack], label: str) -> str:
+    """What measures an accuracy of a run."""
+    return advice(
+        lacks.get(label),
+        "dsf eval RUN knn linear measures some",
+        "dsf eval RUN knn --leave-one-out measures some",
+    )
+
+
+def _text(rows: Sequence[Accuracy]) -> str:
+    """What the accuracies are, and of which images."""
+    if all(row.of_training for row in rows):
+        return _TEXT_OF_TRAINING
+    if any(row.of_training for row in rows):
+        return f"{_TEXT} Where a row says {LEFT_OUT}, it is the share of these instead."
+    return _TEXT
+
+
+def _caption(rows: Sequence[Accuracy]) -> str:
+    if all(row.of_training for row in rows):
+        return "Accuracy on the training images"
+    mixed = any(row.of_training for row in rows)
+    return f"Accuracy on the test images{', or on training images' if mixed else ''}"
+
+
 def _head(name: str) -> str:
     return name.split()[0].partition("@")[0] if name.split() else ""
 
 
 def _values(name: str, protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What to show of a result: a label and the name of the number."""
-    first, *changes = name.split()
-    head, _, data = first.partition("@")
-    changes = [_CHANGES.get(change, change) for change in changes]
-    more = "".join(f", {part}" for part in (f"on {data}" if data else "", *changes) if part)
+    head, more = _head(name), _more(name)
     if head == "knn":
         for part in ("backbone", "projection"):
             yield f"{_NAMES[head]}, {part}{more}", part
@@ -134,6 +192,14 @@ def _values(name: str, protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]
         mean = "mean per class" in (protocol.get("metric"), of_data)
         label = f"{_NAMES[head]}{more}{', mean per class' if mean else ''}"
         yield label, "mean_per_class" if mean else "accuracy"
+
+
+def _more(name: str) -> str:
+    """What is not usual about a result, as it goes on after its name."""
+    first, *changes = name.split()
+    _, _, data = first.partition("@")
+    parts = (f"on {data}" if data else "", *(_CHANGES.get(change, change) for change in changes))
+    return "".join(f", {part}" for part in parts if part)
 
 
 def _alone(rows: Sequence[Accuracy]) -> Markup:
@@ -149,10 +215,11 @@ def _alone(rows: Sequence[Accuracy]) -> Markup:
         )
         for row in rows
     ]
+    caption = _caption(rows)
     if compared:
-        return table("Accuracy on the test images", header, cells, numbers=(1, 2, 3))
+        return table(caption, header, cells, numbers=(1, 2, 3))
     short = [(name, after) for name, _, after, _ in cells]
-    return table("Accuracy on the test images", ("", "after training"), short, numbers=(1,))
+    return table(caption, ("", "after training"), short, numbers=(1,))
 
 
 def _side_by_side(found: Mapping[str, Sequence[Accuracy]]) -> Markup:
@@ -171,7 +238,8 @@ def _side_by_side(found: Mapping[str, Sequence[Accuracy]]) -> Markup:
         summary = tag("small", _summary(entries[0].protocol)) if len(found) <= _SUMMED_UP else None
         head = join((name, summary, differ))
         rows_shown.append((head, *(_cell(of_name.get(label), best) for label in found)))
-    caption = "Accuracy on the test images; the best of those that were measured alike is bold"
+    images = _caption([row for rows in found.values() for row in rows])
+    caption = f"{images}; the best of those that were measured alike is bold"
     whole = table(caption, ("", *found), rows_shown, numbers=range(1, len(found) + 1))
     return tag("div", whole, class_="many")
 

@@ -1,7 +1,7 @@
 """The page of one run or of several side by side, put together."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from dsf.experiments.page.accuracy import accuracy_section, headline
@@ -15,6 +15,7 @@ from dsf.experiments.page.gallery import (
     neighbours_section,
     views_section,
 )
+from dsf.experiments.page.lack import Lack
 from dsf.experiments.page.markup import Markup, tag
 from dsf.experiments.page.robustness import (
     confusion_section,
@@ -32,7 +33,13 @@ class Page(NamedTuple):
     figures: Figures
 
 
-def make_page(title: str, lead: str, runs: Runs, pictures: Pictures | None = None) -> Page:
+def make_page(
+    title: str,
+    lead: str,
+    runs: Runs,
+    pictures: Pictures | None = None,
+    lacks: Mapping[str, Lack] | None = None,
+) -> Page:
     """The page; the same for the same input.
 
     Args:
@@ -40,11 +47,13 @@ def make_page(title: str, lead: str, runs: Runs, pictures: Pictures | None = Non
         lead: what was done, in a sentence or two.
         runs: of ``read_run``, by labels that are unlike each other.
         pictures: what needs images and weights; without them the page has charts and tables.
+        lacks: what the data sets of runs lack, by label, so that no evaluation is advised that
+            cannot be made.
     """
     if not runs:
         raise ValueError("runs: a page needs at least one; got none")
     figures = Figures()
-    parts = list(_parts(runs, pictures, figures))
+    parts = list(_parts(runs, pictures, lacks or {}, figures))
     first = headline(next(iter(runs.values())).results) if len(runs) == 1 else None
     folders = ", ".join(str(run.folder) for run in runs.values())
     body = (
@@ -55,7 +64,9 @@ def make_page(title: str, lead: str, runs: Runs, pictures: Pictures | None = Non
     return Page(document(title, body, charts=bool(figures.charts)), figures)
 
 
-def _parts(runs: Runs, pictures: Pictures | None, figures: Figures) -> Iterator[Markup]:
+def _parts(
+    runs: Runs, pictures: Pictures | None, lacks: Mapping[str, Lack], figures: Figures
+) -> Iterator[Markup]:
     several = len(runs) > 1
     for label, run in runs.items():
         if run.problems:
@@ -69,15 +80,15 @@ def _parts(runs: Runs, pictures: Pictures | None, figures: Figures) -> Iterator[
         yield settings_section(runs)
     known = pictures or Pictures()
     counts = {len(known.classes.get(label, ())) for label in runs}
-    yield accuracy_section(runs, counts.pop() if len(counts) == 1 else None)
-    yield curves_section(runs, figures)
+    yield accuracy_section(runs, lacks, counts.pop() if len(counts) == 1 else None)
+    yield curves_section(runs, figures, lacks)
     yield cost_section(runs)
     if pictures is not None:
         yield views_section(pictures, figures, several)
         yield neighbours_section(pictures, several)
         yield maps_section(pictures, figures, several)
-    yield confusion_section(runs, figures, known.classes)
-    yield corruption_section(runs, figures)
+    yield confusion_section(runs, figures, known.classes, lacks)
+    yield corruption_section(runs, figures, lacks)
     if (geometry := geometry_section(runs, figures)) is not None:
         yield geometry
     if not several:

@@ -1,13 +1,14 @@
 """Metrics over the epochs, and what one should see in them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dsf.experiments.page.accuracy import UNTRAINED
 from dsf.experiments.page.chart import Band, Point, Series, line_chart
 from dsf.experiments.page.document import figure, note, section
 from dsf.experiments.page.figures import Figures
+from dsf.experiments.page.lack import Lack
 from dsf.experiments.page.markup import Markup, tag
 from dsf.experiments.page.numbers import number
 from dsf.experiments.page.run import Run, Runs, as_float, as_mapping, whose
@@ -57,12 +58,12 @@ _SPEED = Curve(
 )
 
 
-def curves_section(runs: Runs, figures: Figures) -> Markup:
+def curves_section(runs: Runs, figures: Figures, lacks: Mapping[str, Lack]) -> Markup:
     """Loss, kNN, margin, kappa and throughput over the epochs."""
     loss, margin, kappa = CURVES
     charts = (
         _metric(runs, loss, figures),
-        _knn(runs, figures),
+        _knn(runs, figures, lacks),
         _metric(runs, margin, figures),
         _metric(runs, kappa, figures, _band(runs)),
         _speed(runs, figures),
@@ -110,7 +111,7 @@ def _speed(runs: Runs, figures: Figures) -> Markup:
     return _chart(_SPEED, lines, figures)
 
 
-def _knn(runs: Runs, figures: Figures) -> Markup:
+def _knn(runs: Runs, figures: Figures, lacks: Mapping[str, Lack]) -> Markup:
     if len(runs) > 1:
         lines = [Series(label, _knn_points(run, "backbone")) for label, run in runs.items()]
         by = "by their features"
@@ -124,7 +125,10 @@ def _knn(runs: Runs, figures: Figures) -> Markup:
         "How many test images the vote of their nearest training images names rightly, "
         f"{by}. It should rise.{epoch_0}"
     )
-    return _chart(Curve("kNN", "kNN accuracy", "per cent", meaning), lines, figures)
+    none = lacks.keys() >= runs.keys()  # could be watched
+    reason = "; ".join(dict.fromkeys(lacks[label].reason for label in runs)) if none else ""
+    curve = Curve("kNN", "kNN accuracy", "per cent", meaning)
+    return _chart(curve, lines, figures, reason=reason)
 
 
 def _knn_points(run: Run, name: str) -> list[Point]:
@@ -135,10 +139,13 @@ def _knn_points(run: Run, name: str) -> list[Point]:
     return line
 
 
-def _chart(curve: Curve, series: Sequence[Series], figures: Figures, band: Band = ()) -> Markup:
+def _chart(
+    curve: Curve, series: Sequence[Series], figures: Figures, band: Band = (), reason: str = ""
+) -> Markup:
     there = [line for line in series if line.finite]
     if not there:
-        missing = note(f"metrics.jsonl holds no {curve.metric} that can be drawn.")
+        why = f": {reason}" if reason else ""
+        missing = note(f"metrics.jsonl holds no {curve.metric} that can be drawn{why}.")
         return figure(missing, curve.meaning, heading=curve.heading)
     plain = [line for line in there if not line.faint] or there[:1]
     lost = sum(line.lost for line in series)

@@ -1,6 +1,6 @@
 """The frame of a page: one file that needs no other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 
 from dsf.experiments.page.markup import Markup, join, tag
@@ -53,6 +53,17 @@ def section(identifier: str, heading: str, *content: object) -> Markup:
 def note(content: object) -> Markup:
     """A paragraph that says what is missing."""
     return tag("p", tag("strong", "Note."), " ", content, class_="note")
+
+
+def notes(texts: Mapping[str, str]) -> list[Markup]:
+    """A note for each text of runs by label, which are named where it does not hold for all."""
+    labels: dict[str, list[str]] = {}
+    for label, text in texts.items():
+        labels.setdefault(text, []).append(label)
+    return [
+        note(text if len(labels) == 1 else f"{', '.join(those)}: {text}")
+        for text, those in labels.items()
+    ]
 
 
 def figure(picture: Markup, *caption: object, heading: str | None = None) -> Markup:

@@ -28,11 +28,11 @@ class Look:
     """What is shown of one encoder.
 
     Args:
-        plane: of the test images.
+        plane: of the test images, or of training images where there are none.
         neighbours: (Q, k), the training images nearest to the query images.
-        agreement: the share of the k nearest training images, over all test images, that have
-            the class of the test image.
-        separation: the part of the variance of the test images' features that lies between the
+        agreement: the share of the k nearest training images, over all these images, that have
+            the class of the image.
+        separation: the part of the variance of these images' features that lies between the
             means of their classes.
     """
 
@@ -49,6 +49,7 @@ def look(
     test_labels: Tensor,
     queries: Tensor,
     k: int = 5,
+    own: Tensor | None = None,
 ) -> Look:
     """Look at an encoder through its features.
 
@@ -59,8 +60,10 @@ def look(
         test_labels: (T,).
         queries: (Q,), the test images whose neighbours are wanted.
         k: how many neighbours.
+        own: (T,), where the test images are training images, which of them: none is its own
+            neighbour.
     """
-    found = nearest(train_features, test_features, k)
+    found = nearest(train_features, test_features, k, own)
     agreement = train_labels.to(found.device)[found] == test_labels.to(found.device)[:, None]
     return Look(
         principal_plane(test_features),
@@ -70,15 +73,23 @@ def look(
     )
 
 
-def nearest(train_features: Tensor, test_features: Tensor, k: int) -> Tensor:
-    """(T, k), the training features of the highest cosine, the nearest first."""
-    if not 1 <= k <= len(train_features):
-        raise ValueError(f"k must be in [1, {len(train_features)}]; got {k}")
+def nearest(
+    train_features: Tensor, test_features: Tensor, k: int, own: Tensor | None = None
+) -> Tensor:
+    """(T, k), the training features of the highest cosine, the nearest first.
+
+    ``own``, (T,), says which training features the test features are, if any: they are left out.
+    """
+    most = len(train_features) - (own is not None)
+    if not 1 <= k <= most:
+        raise ValueError(f"k must be in [1, {most}]; got {k}")
     keys = normalize(train_features.float(), dim=1)
-    rows = [
-        (normalize(part.float(), dim=1) @ keys.mT).topk(k, dim=1).indices
-        for part in test_features.split(1024)
-    ]
+    rows = []
+    for places in torch.arange(len(test_features), device=keys.device).split(1024):
+        cosines = normalize(test_features[places].float(), dim=1) @ keys.mT
+        if own is not None:
+            cosines.scatter_(1, own.to(keys.device)[places, None], -torch.inf)
+        rows.append(cosines.topk(k, dim=1).indices)
     return torch.cat(rows)
 
 

@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Gallery:
-    """What is shown of a data set's test images.
+    """What is shown of a data set's test images, or of training images if it has no others.
 
     Args:
         data: its name.
@@ -59,6 +59,8 @@ class Gallery:
         query_labels: (Q,), theirs.
         test_labels: (T,), of all test images that were looked at.
         seen: by each encoder.
+        tests: whether they are test images; otherwise training images, each left out of its own
+            neighbours.
     """
 
     data: str
@@ -67,6 +69,12 @@ class Gallery:
     query_labels: Tensor
     test_labels: Tensor
     seen: tuple[Seen, ...]
+    tests: bool = True
+
+    @property
+    def kind(self) -> str:
+        """Of images: test or training."""
+        return "test" if self.tests else "training"
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,7 @@ class Pictures:
         classes: the names of classes, by run.
         no_views: why there are none, by run.
         no_features: why they were not looked at, by run.
+        changed: that the images are others than a run learned from, in words, by run.
     """
 
     sheets: tuple[Sheet, ...] = ()
@@ -86,6 +95,7 @@ class Pictures:
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     no_views: Mapping[str, str] = field(default_factory=dict)
     no_features: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, str] = field(default_factory=dict)
 
 
 def views_section(pictures: Pictures, figures: Figures, several: bool) -> Markup:
@@ -105,22 +115,31 @@ def views_section(pictures: Pictures, figures: Figures, several: bool) -> Markup
             parts.append(tag("h3", ", ".join(sheet.runs)))
         parts.append(tag("div", image(sheet.picture, alternative), class_="sheet"))
     content = [tag("p", text), *parts] if parts else []
-    return section("views", "Views", *content, *_missing(pictures.no_views, several))
+    return section("views", "Views", *content, *_notes(pictures, pictures.no_views, several))
 
 
 def neighbours_section(pictures: Pictures, several: bool) -> Markup:
-    """The nearest training images of a few test images."""
+    """The nearest training images of a few test images, or of others among them."""
     parts = []
     for gallery in pictures.galleries:
         shares = ", ".join(f"{percent(part.look.agreement)} {part.name}" for part in gallery.seen)
         k = gallery.seen[0].labels.shape[1]
-        header = ("test image", *(part.name for part in gallery.seen))
+        kind = gallery.kind
+        header = (f"{kind} image", *(part.name for part in gallery.seen))
+        others, alone = "", ""
+        if not gallery.tests:
+            others = "other "
+            alone = (
+                f" {gallery.data} has no labelled test images: these were learned from, though "
+                "without their labels."
+            )
         text = (
-            "The first test image of each class, and the training images whose features are "
-            "nearest to it. \N{CHECK MARK} and a frame mark the same class, \N{MULTIPLICATION X} "
-            "another. An untrained encoder finds the same colours and brightness, a trained one "
-            "should find more of the same kind of thing. Share of the "
-            f"{k} nearest neighbours of all test images that have the right class: {shares}."
+            f"The first {kind} image of each class, and the {others}training images whose features "
+            "are nearest to it. \N{CHECK MARK} and a frame mark the same class, "
+            "\N{MULTIPLICATION X} another. An untrained encoder finds the same colours and "
+            "brightness, a trained one should find more of the same kind of thing. Share of the "
+            f"{k} nearest neighbours of all {kind} images that have the right class: {shares}."
+            f"{alone}"
         )
         body = (_neighbours(gallery, row) for row in range(len(gallery.queries)))
         whole = tag(
@@ -132,8 +151,8 @@ def neighbours_section(pictures: Pictures, several: bool) -> Markup:
         )
         title = tag("h3", gallery.data) if len(pictures.galleries) > 1 else None
         parts += [title, tag("p", text), tag("div", whole, class_="wide")]
-    missing = _missing(pictures.no_features, several)
-    return section("neighbours", "Nearest neighbours", *parts, *missing)
+    notes = _notes(pictures, pictures.no_features, several)
+    return section("neighbours", "Nearest neighbours", *parts, *notes)
 
 
 def maps_section(pictures: Pictures, figures: Figures, several: bool) -> Markup:
@@ -145,7 +164,7 @@ def maps_section(pictures: Pictures, figures: Figures, several: bool) -> Markup:
             shown = len(gallery.test_labels)
             chart = feature_map(
                 f"map-{slug(part.name)}",
-                f"{title}: features of the test images",
+                f"{title}: features of the {gallery.kind} images",
                 f"{shown:,} points in {len(gallery.classes)} colours and shapes, one a class.",
                 part.look.plane.coordinates,
                 gallery.test_labels,
@@ -157,22 +176,24 @@ def maps_section(pictures: Pictures, figures: Figures, several: bool) -> Markup:
                 f"{percent(part.look.plane.share)} of it all."
             )
             charts.append(figure(figures.draw(chart), share, heading=title))
+    kinds = " or ".join(dict.fromkeys(f"a {gallery.kind} image" for gallery in pictures.galleries))
     text = (
-        "A small mark is a test image, a large one the mean of its class; the plane is that of the "
+        f"A small mark is {kinds}, a large one the mean of its class; the plane is that of the "
         "two directions in which the features vary most. Training should move the means "
         "further apart, and make the variance between them a larger part of the whole. "
         "Classes overlap where the encoder confuses them, or where the plane does not show the "
         "difference. Choose a class in the legend to see it alone; a double click shows all."
     )
     content = [tag("p", text), tag("div", *charts, class_="grid")] if charts else []
-    missing = _missing(pictures.no_features, several)
-    return section("maps", "Map of the features", *content, *missing)
+    notes = _notes(pictures, pictures.no_features, several)
+    return section("maps", "Map of the features", *content, *notes)
 
 
-def _missing(reasons: Mapping[str, str], several: bool) -> list[Markup]:
-    """A note for each reason, with the runs it holds for."""
+def _notes(pictures: Pictures, missing: Mapping[str, str], several: bool) -> list[Markup]:
+    """A note for each reason why pictures are missing, or changed, with the runs it holds for."""
+    changed = {label: why for label, why in pictures.changed.items() if label not in missing}
     by_reason: dict[str, list[str]] = {}
-    for label, why in reasons.items():
+    for label, why in [*changed.items(), *missing.items()]:
         by_reason.setdefault(why, []).append(label)
     return [
         note(f"{', '.join(labels)}: {why}" if several else why) for why, labels in by_reason.items()
@@ -187,5 +208,5 @@ def _neighbours(gallery: Gallery, row: int) -> Markup:
         right = [name for name in names if name == truth]
         count = tag("p", f"{part.name}: {len(right)} of {len(names)} right", class_="count")
         cells.append(tag("td", count, neighbour_strip(part.images[row], names, truth)))
-    picture = thumbnail(gallery.queries[row], f"test image, {truth}")
+    picture = thumbnail(gallery.queries[row], f"{gallery.kind} image, {truth}")
     return tag("tr", tag("th", picture, tag("span", truth), scope="row"), *cells)

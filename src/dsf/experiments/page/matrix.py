@@ -79,7 +79,7 @@ def matrix_chart(
     return Chart(
         name,
         title,
-        f"{right:,} of {total:,} test images lie on the diagonal.",
+        f"{right:,} of {total:,} images lie on the diagonal.",
         {"data": {"values": rows}, "layer": layers},
         height=min(_LARGEST, 24 * len(classes) + 60),
     )

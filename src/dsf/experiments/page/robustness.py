@@ -5,11 +5,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dsf.experiments.page.accuracy import accuracies
+from dsf.experiments.page.accuracy import LEFT_OUT, accuracies, title
 from dsf.experiments.page.bars import bar_chart
+from dsf.experiments.page.changed import run_image_notes
 from dsf.experiments.page.chart import Point, Series, line_chart
-from dsf.experiments.page.document import figure, note, section
+from dsf.experiments.page.document import figure, note, notes, section
 from dsf.experiments.page.figures import Figures
+from dsf.experiments.page.lack import Lack, advice
 from dsf.experiments.page.markup import Markup, tag
 from dsf.experiments.page.matrix import matrix_chart
 from dsf.experiments.page.numbers import number, percent
@@ -29,8 +31,8 @@ _OF_KAPPA = {
 }
 
 
-def corruption_section(runs: Runs, figures: Figures) -> Markup:
-    """Errors by kind of corruption."""
+def corruption_section(runs: Runs, figures: Figures, lacks: Mapping[str, Lack]) -> Markup:
+    """Errors by kind of corruption; ``lacks`` is what data sets lack, by label."""
     heading = "Corrupted images"
     values: dict[str, dict[str, float]] = {}
     measured = []
@@ -41,10 +43,12 @@ def corruption_section(runs: Runs, figures: Figures) -> Markup:
         values[label] = found
         if any(map(math.isfinite, found.values())):
             measured.append(label)
-    command = "dsf eval RUN corruption"
+    command = "dsf eval RUN corruption measures them"
+    how = {label: advice(lacks.get(label), command) for label in runs if label not in measured}
     if not measured:
-        missing = f"results.json holds no errors on corrupted images: {command} measures them."
-        return section("corruption", heading, note(missing))
+        missing = "results.json holds no errors on corrupted images"
+        texts = {label: f"{missing}: {text}" for label, text in how.items()}
+        return section("corruption", heading, *notes(texts))
     means = "; ".join(
         f"{whose(runs, label)}mean error {percent(as_float(_corruption(runs[label]).get('mce')))}, "
         f"without corruption {percent(as_float(_corruption(runs[label]).get('clean_error')))}"
@@ -55,33 +59,50 @@ def corruption_section(runs: Runs, figures: Figures) -> Markup:
         "How many test images a linear classifier, trained on clean ones, gets wrong once they "
         "are corrupted; the mean over severities. Lower is better."
     )
-    without = (
-        note(f"{label}: not measured; {command} would.") for label in runs if label not in measured
-    )
+    without = (note(f"{label}: not measured: {text}") for label, text in how.items())
     picture = figure(figures.draw(chart), f"{means[:1].upper()}{means[1:]}.")
     return section("corruption", heading, tag("p", text), picture, *without)
 
 
-def confusion_section(runs: Runs, figures: Figures, classes: Mapping[str, Sequence[str]]) -> Markup:
-    """A confusion matrix for each run; ``classes`` are their names, where they are known."""
+def confusion_section(
+    runs: Runs,
+    figures: Figures,
+    classes: Mapping[str, Sequence[str]],
+    lacks: Mapping[str, Lack],
+) -> Markup:
+    """A confusion matrix for each run.
+
+    Args:
+        runs: by label.
+        figures: to draw in.
+        classes: their names, where they are known, by label.
+        lacks: what data sets lack, by label.
+    """
     heading = "Confusion matrix"
-    parts, without = [], []
+    parts, without, of_training = [], [], False
     for label, run in runs.items():
         found = _confusion(run)
         if found is None:
-            missing = "results.json holds no confusion matrix: dsf eval RUN linear makes one."
+            how = advice(
+                lacks.get(label),
+                "dsf eval RUN linear makes one",
+                "dsf eval RUN knn --leave-one-out makes one",
+            )
+            missing = f"results.json holds no confusion matrix: {how}"
             without.append(note(f"{whose(runs, label)}{missing}"))
             continue
         by, counts = found
+        of_training = of_training or by.endswith(LEFT_OUT)
         names = list(classes.get(label, ()))
         if len(names) != len(counts):
             names = [str(number) for number in range(len(counts))]
         name = "confusion" if len(runs) == 1 else f"confusion-{slug(label)}"
-        title = f"{by} of {label}" if len(runs) > 1 else by
-        chart = matrix_chart(name, title, counts, _distinct(names))
-        parts.append(figure(figures.draw(chart), chart.description, heading=title))
+        caption = f"{by} of {label}" if len(runs) > 1 else by
+        chart = matrix_chart(name, caption, counts, _distinct(names))
+        parts.append(figure(figures.draw(chart), chart.description, heading=caption))
+    images = "images" if of_training else "test images"
     text = (
-        "Rows are the true classes, columns what test images were named; the stronger the colour, "
+        f"Rows are the true classes, columns what {images} were named; the stronger the colour, "
         "the larger the share of the row. The diagonal is right."
     )
     content = [tag("p", text), tag("div", *parts, class_="grid")] if parts else []
@@ -110,7 +131,12 @@ def geometry_section(runs: Runs, figures: Figures) -> Markup | None:
             rows.append((tag("span", name, tag("small", text)), *cells))
     header = ("", *(("value",) if len(runs) == 1 else tuple(found)))
     content = table("Geometry of the features", header, rows, numbers=range(1, len(header)))
-    return section("geometry", "Geometry", content, _severity(runs, found, figures))
+    changed = (
+        note(f"{whose(runs, label)}{text}")
+        for label in found
+        for text in run_image_notes(runs[label], {"geometry": found[label]}, title)
+    )
+    return section("geometry", "Geometry", content, *changed, _severity(runs, found, figures))
 
 
 def _severity(
@@ -159,6 +185,7 @@ def _confusion(run: Run) -> tuple[str, list[list[int]]] | None:
         ("linear", None, "linear classifier"),
         ("linear-paper", None, "linear classifier, the paper's"),
         ("knn", "backbone", "kNN, backbone"),
+        ("knn leave_one_out=True", "backbone", f"kNN, backbone, {LEFT_OUT}"),
     ):
         details = as_mapping(as_mapping(run.results.get(name)).get("details"))
         counts = (as_mapping(details.get(part)) if part else details).get("confusion")
