@@ -130,7 +130,7 @@ def test_all_that_a_run_can_be_asked(run, capsys):
 def test_errors(run, tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     words = [str(run) if word == "RUN" else word for word in arguments]
-    assert main(["eval", *words]) == 1
+    assert main(["eval", *words]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
@@ -150,7 +150,7 @@ def test_wrong_calls(capsys, arguments, message):
 
 
 def test_corruption(run, tmp_path, capsys):
-    assert call(run, "corruption", "--published", tmp_path / "none") == 1
+    assert call(run, "corruption", "--published", tmp_path / "none") == 2
     assert str(tmp_path / "none") in capsys.readouterr().err
     assert "corruption published" not in read_json(run / "results.json")
 
@@ -174,9 +174,9 @@ def test_options_of_evaluations_that_are_not_asked_for(run, capsys, words, optio
 
 
 def test_a_name_that_is_nearly_right(run, capsys):
-    assert call(run, "kn") == 1
+    assert call(run, "kn") == 2
     assert capsys.readouterr().err.endswith("; got 'kn': did you mean knn?\n")
-    assert call(run, "accuracy") == 1
+    assert call(run, "accuracy") == 2
     assert capsys.readouterr().err.endswith("; got 'accuracy'\n")
 
 
@@ -184,13 +184,13 @@ def test_what_is_missing_is_found_before_anything_is_computed(run, monkeypatch, 
     from dsf.data.corruptions import textures
 
     monkeypatch.setattr(textures, "_PACKAGE", "nowhere_to_be_found")
-    assert call(run, "knn", "corruption") == 1
+    assert call(run, "knn", "corruption") == 2
     output, errors = capsys.readouterr()
     assert output == ""
     assert errors.count("\n") == 1
     assert "pip install 'dsf-ssl[corruptions]'" in errors
     assert read_json(run / "results.json").keys() == {"training"}
-    assert call(run, "knn", "knn", "--k", 9999) == 1
+    assert call(run, "knn", "knn", "--k", 9999) == 2
     assert capsys.readouterr().err.startswith("dsf: k must be in [1, 96]")
 
 

@@ -120,7 +120,7 @@ def test_an_exported_folder(run, tmp_path, monkeypatch):
     assert call(file, "--k", 20, "--data", "embedded", "--size", 16) == 0
     again = read_json(tmp_path / "runs" / "mine" / "results.json")
     assert again == kept
-    assert call(folder, "width=4", "--data", "embedded") == 1
+    assert call(folder, "width=4", "--data", "embedded") == 2
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_errors_of_checkpoints(tmp_path, monkeypatch, capsys, arguments, message
 
     monkeypatch.chdir(tmp_path)
     torch.save({"bert.weight": torch.zeros(2)}, "file.pth")
-    assert call(*("file.pth" if word == "FILE" else word for word in arguments)) == 1
+    assert call(*("file.pth" if word == "FILE" else word for word in arguments)) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
@@ -152,13 +152,13 @@ def test_data_without_a_test_split(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', {'a': 4, 'b': 4})}"
     prepare(name, size=16)
-    assert call("resnet-small", "--data", name) == 1
+    assert call("resnet-small", "--data", name) == 2
     errors = capsys.readouterr().err
     assert "evaluation needs the splits train and test" in errors
     pictures = tmp_path / "pictures"
     assert f"put images into {pictures}/train/CLASS and {pictures}/test/CLASS and" in errors
     assert errors.endswith("or take knn --leave-one-out, which uses training images only\n")
-    assert call("resnet-small", "knn", "geometry", "--leave-one-out", "--data", name) == 1
+    assert call("resnet-small", "knn", "geometry", "--leave-one-out", "--data", name) == 2
     capsys.readouterr()
     assert call("resnet-small", "knn", "--leave-one-out", "--data", name, "--k", 3) == 0
     (kept,) = read_json(tmp_path / "runs" / "resnet-small" / "results.json").values()
@@ -168,7 +168,7 @@ def test_data_without_a_test_split(tmp_path, monkeypatch, capsys):
     assert sum(map(sum, kept["details"]["backbone"]["confusion"])) == 8
     flat = f"folder:{miniature.picture_folder(tmp_path / 'flat', {'train': 4, 'test': 4})}"
     prepare(flat, size=16)
-    assert call("resnet-small", "--data", flat) == 1
+    assert call("resnet-small", "--data", flat) == 2
     assert "evaluation needs labels" in capsys.readouterr().err
 
 
@@ -182,10 +182,10 @@ def test_another_data_set_with_squashed_images(run, tmp_path, monkeypatch, capsy
     counts = {"train/a": 6, "train/b": 6, "test/a": 4, "test/b": 4}
     name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', counts)}"
     prepare(name, size=40)
-    assert call(run, "knn", "--data", name, "--k", 99) == 1
+    assert call(run, "knn", "--data", name, "--k", 99) == 2
     prepare(name, size=20)  # several sizes: it must be said which
-    assert call(run, "knn", "--data", name, "--k", 3) == 1
-    assert "is prepared in the sizes" in capsys.readouterr().err
+    assert call(run, "knn", "--data", name, "--k", 3) == 2
+    assert f"sizes 20, 40: take --data {name}:20, the one prepared" in capsys.readouterr().err
     name += ":40"
     assert call(run, "knn", "linear", "finetune", "--data", name, "--k", 3, "--budget", 0.5) == 0
     kept = read_json(run / "results.json")
