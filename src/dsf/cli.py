@@ -9,18 +9,25 @@ from dsf import __version__
 from dsf.allocator import keep_freed_memory
 from dsf.commands import bench, data, demo, export, report, reproduce, train
 from dsf.commands import eval as evaluation
-from dsf.commands.parser import Parser, UsageError
+from dsf.commands.parser import Parser, UsageError, describe
 
 # A verb is a module with ``add(verbs)``, which adds its parser and sets ``run`` as a default: a
 # function of the parsed arguments that may return an exit code. Modules import what is slow inside
 # that function.
 VERBS = (demo, data, train, evaluation, report, export, reproduce, bench)
 
-_DESCRIPTION = "Multi-view contrastive learning with divergences between distributions of views."
+_DESCRIPTION = """\
+Multi-view contrastive learning with divergences between distributions of views.
+Exit codes: 0 done, 1 failed at work, 2 could not begin, 75 stopped and saved."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0, 1 after a failure, 2 for a wrong call, or a code of the verb."""
+    """Run a command.
+
+    Returns:
+        0; 1 if it failed while it worked; 2 if it could not begin, because of what it was given;
+        130 after Ctrl-C; or a code of the verb, such as 75 of training that saved and stopped.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files may be any bytes
             stream.reconfigure(errors="backslashreplace")
@@ -38,10 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read the output has seen enough; without this the interpreter complains at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        return _fail(_describe(error), 1)
-    except ValueError as error:
-        return _fail(str(error), 1)
+    except (OSError, ValueError) as error:
+        return _fail(describe(error), 1)
     except KeyboardInterrupt as interrupt:
         return _fail("; ".join(("interrupted", *map(str, interrupt.args))), 130)
     return code or 0
@@ -88,12 +93,6 @@ def _setting(option: str) -> str:
     name = option.removeprefix("--").partition("=")[0].replace("-", "_")
     found = " or ".join(f"{path}=VALUE" for path in setting_paths(name))
     return f"; a setting is given as {found}" if found else ""
-
-
-def _describe(error: OSError) -> str:
-    if error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _fail(message: str, code: int) -> int:

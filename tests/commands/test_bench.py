@@ -63,15 +63,15 @@ def test_local_views_are_measured_too(tmp_path, capsys):
 
 
 def test_settings_are_checked(capsys):
-    assert main(["bench", "step", "demo", "no=1"]) == 1
+    assert main(["bench", "step", "demo", "no=1"]) == 2
     assert "no" in capsys.readouterr().err
-    assert main(["bench", "step", "demo", "--steps", "-1"]) == 1
-    assert "steps must be at least 1; got -1" in capsys.readouterr().err
+    assert main(["bench", "step", "demo", "--steps", "-1"]) == 2
+    assert "--steps: must be a whole number >= 1; got '-1'" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to profile")
 def test_only_a_gpu_can_be_profiled(capsys):
-    assert main(["bench", "step", *tiny.SETTINGS, "--profile"]) == 1
+    assert main(["bench", "step", *tiny.SETTINGS, "--profile"]) == 2
     assert "no CUDA device here whose kernels" in capsys.readouterr().err
 
 

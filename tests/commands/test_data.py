@@ -158,12 +158,12 @@ def test_wrong_calls(root, capsys, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["prepare", "folder:nowhere"], "nowhere is not a folder"),
+        (["prepare", "folder:nowhere"], "folder:nowhere: there is no folder "),
         (["prepare", "cifar10", "--source", "nowhere"], "source nowhere does not exist"),
     ],
 )
-def test_failures(root, capsys, arguments, message):
-    assert main(["data", *arguments]) == 1
+def test_what_is_not_there(root, capsys, arguments, message):
+    assert main(["data", *arguments]) == 2
     output, errors = capsys.readouterr()
     assert output == ""
     assert message in errors
@@ -178,8 +178,11 @@ def test_show(root, tmp_path, capsys):
         f"{file}: 2 images of embedded, 3 views each of 32 pixels, as cifar makes them\n"
     )
     with Image.open(file) as sheet:
-        assert sheet.size == (4 * 100 + 8, 2 * 100 + 4)
-        assert np.asarray(sheet).std() > 10
+        pixels = np.asarray(sheet)
+    expected = np.asarray(view_sheet(load("embedded"), 2, 3))
+    assert np.array_equal(pixels[-204:], expected)
+    assert pixels[-204:].std() > 10
+    assert pixels[:-204].min() < 100  # the caption
 
 
 def test_show_a_folder(root, tmp_path):
@@ -190,29 +193,65 @@ def test_show_a_folder(root, tmp_path):
     command = ["data", "show", f"folder:{pictures}", "-o", str(file), "--size", "32"]
     assert main([*command, "--images", "4", "--views", "1"]) == 0
     with Image.open(file) as sheet:
-        assert sheet.size == (2 * 100 + 8, 4 * 100 + 4)
+        assert sheet.width == 2 * 100 + 8
+        assert sheet.height > 4 * 100 + 4
+
+
+def test_the_caption_says_what_is_seen(root, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(
+        "dsf.data.sheet.captioned", lambda sheet, caption: said.append(caption) or sheet
+    )
+    command = ["data", "show", "embedded", "-o", str(tmp_path / "views.png"), "--images", "1"]
+    assert main(command) == 0
+    assert main([*command, "--recipe", "demo", "views.local.count=2", "--split", "test"]) == 0
+    assert said == [
+        "embedded, split train. First column: images as stored. Then: views of 32 pixels as cifar "
+        "makes them",
+        "embedded, split test. First column: images as stored. Then: views of 24 pixels as demo "
+        "makes them, without local ones",
+    ]
+
+
+def test_show_a_folder_that_has_changed(root, tmp_path, capsys):
+    pictures = miniature.picture_folder(tmp_path / "pictures", {"a": 6})
+    for size in ("8", "16"):
+        assert main(["data", "prepare", f"folder:{pictures}", "--size", size]) == 0
+    capsys.readouterr()
+    command = ["data", "show", f"folder:{pictures}", "-o", str(tmp_path / "views.png")]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        f"dsf: size: folder:{pictures} is prepared in the sizes 8, 16: take --size 16, the one "
+        "prepared last, or another of them\n"
+    )
+    assert main([*command, "--size", "16"]) == 0
+    assert capsys.readouterr().err == ""
+    miniature.picture_folder(pictures, {"a": 7})
+    assert main([*command, "--size", "16"]) == 0
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"note: folder:{pictures} has changed since its store was prepared, ")
+    assert errors.endswith(f"`dsf data prepare folder:{pictures} --size 16` takes that in\n")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "message"),
     [
-        (["nothing", "-o", "x.png"], 2, "data set must be one of"),
-        (["embedded", "-o", "x.png", "--recipe", "none"], 2, "--recipe must be one of cifar, "),
-        (["embedded", "-o", "x.png", "views.size=9"], 2, "views.size=9 changes a training recipe"),
+        (["nothing", "-o", "x.png"], "data set must be one of"),
+        (["embedded", "-o", "x.png", "--recipe", "none"], "--recipe must be one of cifar, "),
+        (["embedded", "-o", "x.png", "views.size=9"], "views.size=9 changes a training recipe"),
         (
             ["embedded", "-o", "x.png", "--recipe", "demo", "views.sise=9"],
-            2,
             "views.sise: no such setting; did you mean",
         ),
-        (["embedded", "-o", "x.txt"], 2, "-o must end in one of .png, .jpg, .webp; got x.txt"),
-        (["embedded", "-o", "x.png", "--seed", "-1"], 2, "must be a whole number >= 0; got '-1'"),
-        (["folder:no", "-o", "x.png"], 1, "folder:no: there is no folder"),
-        (["embedded", "-o", "x.png", "--split", "val"], 1, "split must be one of"),
-        (["cifar10", "-o", "x.png"], 1, "run `dsf data prepare cifar10`"),
+        (["embedded", "-o", "x.txt"], "-o must end in one of .png, .jpg, .webp; got x.txt"),
+        (["embedded", "-o", "x.png", "--seed", "-1"], "must be a whole number >= 0; got '-1'"),
+        (["folder:no", "-o", "x.png"], "folder:no: there is no folder"),
+        (["embedded", "-o", "x.png", "--split", "val"], "split must be one of"),
+        (["cifar10", "-o", "x.png"], "run `dsf data prepare cifar10`"),
     ],
 )
-def test_show_wrongly(root, capsys, arguments, code, message):
-    assert main(["data", "show", *arguments]) == code
+def test_show_wrongly(root, capsys, arguments, message):
+    assert main(["data", "show", *arguments]) == 2
     output, errors = capsys.readouterr()
     assert output == ""
     assert message in errors
@@ -225,7 +264,7 @@ def test_show_what_training_sees(root, tmp_path, capsys):
         command = ["data", "show", "embedded", "-o", str(file), "--images", "1", "--views", "2"]
         assert main([*command, *words]) == 0
         with Image.open(file) as picture:
-            return np.asarray(picture)
+            return np.asarray(picture)[-104:]  # without the caption
 
     settings = load_recipe("demo", ["views.size=48"])
     expected = view_sheet(load("embedded"), 1, 2, settings.views.recipes(), 48)

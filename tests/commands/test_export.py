@@ -46,7 +46,7 @@ def test_errors(small, tmp_path, monkeypatch, capsys, words, message):
     (tmp_path / "empty").mkdir()
     shutil.copy(small / "config.yaml", tmp_path / "empty")
     places = {"RUN": str(small), "EMPTY": "empty"}
-    assert main(["export", *(places.get(word, word) for word in words)]) == 1
+    assert main(["export", *(places.get(word, word) for word in words)]) == 2
     assert message in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "full"]
 
@@ -61,7 +61,7 @@ def test_wrong_calls(capsys):
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_onnx_that_is_not_installed(small, tmp_path, monkeypatch, capsys, package):
     monkeypatch.setitem(sys.modules, package, None)
-    assert main(["export", str(small), "--to", "onnx", "-o", str(tmp_path / "out")]) == 1
+    assert main(["export", str(small), "--to", "onnx", "-o", str(tmp_path / "out")]) == 2
     errors = capsys.readouterr().err
     assert f"to: onnx needs the package {package}, which is not installed" in errors
     assert "pip install 'dsf-ssl[onnx]'" in errors
@@ -114,7 +114,7 @@ def test_a_push_that_fails_leaves_the_folder(small, tmp_path, monkeypatch, capsy
 def test_push_needs_a_login(small, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    assert push(small, tmp_path / "out") == 1
+    assert push(small, tmp_path / "out") == 2
     assert "nobody is logged in to the Hugging Face Hub: run `hf auth login`" in (
         capsys.readouterr().err
     )
@@ -136,5 +136,5 @@ def test_push_with_a_token_that_is_not_accepted(small, tmp_path, monkeypatch, ca
             raise HfHubHTTPError("401 Unauthorized", response=response)
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Closed)
-    assert push(small, tmp_path / "out") == 1
+    assert push(small, tmp_path / "out") == 2
     assert "the Hub does not accept this login: 401 Unauthorized" in capsys.readouterr().err

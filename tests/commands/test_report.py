@@ -17,7 +17,7 @@ from dsf.experiments.report import write_report
 def test_what_is_no_run(tmp_path, capsys, prepare, message):
     prepare(tmp_path / "what")
     page = tmp_path / "page.html"
-    assert cli.main(["report", str(tmp_path / "what"), "-o", str(page)]) == 1
+    assert cli.main(["report", str(tmp_path / "what"), "-o", str(page)]) == 2
     output, errors = capsys.readouterr()
     assert output == ""
     assert errors.startswith(f"dsf: {tmp_path / 'what'} ")
@@ -35,9 +35,9 @@ def test_without_runs(capsys):
 
 def test_where_the_page_cannot_be(tmp_path, capsys):
     write_run(tmp_path / "run")
-    assert cli.main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "no" / "a.html")]) == 1
+    assert cli.main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "no" / "a.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
-    assert cli.main(["report", str(tmp_path / "run"), "-o", str(tmp_path)]) == 1
+    assert cli.main(["report", str(tmp_path / "run"), "-o", str(tmp_path)]) == 2
     assert "must be a file" in capsys.readouterr().err
 
 
@@ -46,7 +46,7 @@ def test_a_device_that_is_not_there(tmp_path, capsys, monkeypatch):
     write_run(tmp_path / "run")
     page = tmp_path / "page.html"
     for device, message in (("cuda", "there is no CUDA device"), ("tpu", "got 'tpu'")):
-        assert cli.main(["report", str(tmp_path / "run"), "-o", str(page), "--device", device]) == 1
+        assert cli.main(["report", str(tmp_path / "run"), "-o", str(page), "--device", device]) == 2
         assert message in capsys.readouterr().err
     assert not page.exists()
 

@@ -53,7 +53,7 @@ def test_train_and_resume(tmp_path, capsys, more):
     assert first.startswith("note: views of 8 pixels are made of images of 32: ")
     assert "\nstep 4/6  epoch 1/1  loss " in errors
     assert last == f"next: dsf eval {folder} knn linear, or dsf report {folder}"
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     assert "holds a run already: --resume goes on with it" in capsys.readouterr().err
     assert main([*arguments, "--resume"]) == 0
     assert "resumed from" in capsys.readouterr().err
@@ -108,7 +108,7 @@ def test_wrong_calls(tmp_path, monkeypatch, capsys, arguments, message):
 
 def test_a_folder_beneath_a_file(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert main(["train", "demo", *tiny.SETTINGS, "-o", str(tmp_path / "file" / "run")]) == 1
+    assert main(["train", "demo", *tiny.SETTINGS, "-o", str(tmp_path / "file" / "run")]) == 2
     assert capsys.readouterr().err == (
         f"dsf: cannot make the run folder {tmp_path}/file/run: Not a directory\n"
     )

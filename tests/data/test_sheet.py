@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from dsf.data import load
 from dsf.data.augment import Recipe
-from dsf.data.sheet import grid, view_sheet
+from dsf.data.sheet import captioned, grid, view_sheet
 
 
 def test_the_grid_places_cells_row_by_row():
@@ -73,6 +74,34 @@ def test_a_recipe_for_each_half_of_the_views():
 def test_views_may_have_another_size():
     sheet = view_sheet(load("embedded", "test"), images=1, views=2, size=48)
     assert sheet.size == (3 * 100 + 8, 104)
+
+
+def lines(sheet, caption):
+    """The heights at which a caption has ink, after a look at what is below it."""
+    page = np.asarray(captioned(sheet, caption))
+    head = page.shape[0] - sheet.height
+    assert page.shape[1] == sheet.width
+    assert np.array_equal(page[head:], np.asarray(sheet))
+    assert (page[:head, -4:] == 255).all()  # nothing runs over the edge
+    return np.flatnonzero((page[:head] < 128).any(axis=(1, 2)))
+
+
+@pytest.mark.parametrize("width", [112, 208, 908])
+def test_a_caption_of_as_many_lines_as_it_takes(width):
+    sheet = Image.new("RGB", (width, 50), "red")
+    (short,) = {row // 20 for row in lines(sheet, "embedded") - 4}
+    assert short == 0
+    long = {row // 20 for row in lines(sheet, "WWW " * 20) - 4}
+    assert long == set(range(len(long)))
+    assert len(long) >= 20 * 4 * 10 // width
+    path = "folder:/" + "home/someone/" * 12  # one word that is longer than a line
+    assert len({row // 20 for row in lines(sheet, path) - 4}) > 1
+
+
+def test_a_caption_of_any_letters():
+    sheet = Image.new("RGB", (300, 50), "red")
+    for name in ("folder:\u5199\u771f", "folder:caf\udce9"):  # as os.fsdecode has other bytes
+        assert len(lines(sheet, name)) > 5
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 def test_a_path_beneath_a_file(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert cli.main(["demo", "-o", str(tmp_path / "file" / "run")]) == 1
+    assert cli.main(["demo", "-o", str(tmp_path / "file" / "run")]) == 2
     assert capsys.readouterr().err == f"dsf: {tmp_path / 'file' / 'run'}: Not a directory\n"
 
 

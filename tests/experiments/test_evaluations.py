@@ -108,7 +108,7 @@ def test_fewer_images_than_neighbours(tmp_path, capsys):
 
 def test_neighbours_that_were_asked_for_are_not_lowered(tmp_path, capsys):
     folder = train(tiny.settings("epochs=1", "data.limit=32"), tmp_path / "run", show=False)
-    assert main(["eval", str(folder), "--k", "33"]) == 1
+    assert main(["eval", str(folder), "--k", "33"]) == 2
     message = "dsf: k must be in [1, 32], the number of training images in the bank; got 33\n"
     assert capsys.readouterr().err.endswith(message)
     protocol = evaluate(folder, ["knn"], "cpu", choices=Choices(k=32))["knn k=32"]["protocol"]
@@ -192,15 +192,15 @@ def test_seconds_are_those_of_all_tries(tmp_path, monkeypatch):
 
 
 def test_errors(run, tmp_path, capsys):
-    assert main(["eval", str(tmp_path)]) == 1
+    assert main(["eval", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"dsf: {tmp_path} is not a run: it has no config.yaml\n"
-    assert main(["eval", str(run), "knm"]) == 1
+    assert main(["eval", str(run), "knm"]) == 2
     assert (
         "evaluation must be one of knn, linear, finetune, corruption, geometry; got 'knm'"
         in capsys.readouterr().err
     )
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
-    assert main(["eval", str(tmp_path)]) == 1
+    assert main(["eval", str(tmp_path)]) == 2
     assert "has no whole checkpoint yet" in capsys.readouterr().err
 
 

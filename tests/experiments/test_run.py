@@ -224,7 +224,7 @@ def test_another_size_of_the_same_folder_comes_later(tmp_path, monkeypatch):
     train(load_recipe(str(config)), folder, resume=True, show=False)
     # A run from before sizes were written down says which, and goes on.
     config.write_text(config.read_text().replace("  size: 32\n  limit", "  size: null\n  limit"))
-    with pytest.raises(ValueError, match="is prepared in the sizes 32, 48"):
+    with pytest.raises(ValueError, match="sizes 32, 48: take data.size=48, the one"):
         train(load_recipe(str(config)), folder, resume=True, show=False)
     train(load_recipe(str(config), ["data.size=32"]), folder, resume=True, show=False)
 
@@ -244,6 +244,16 @@ def test_a_folder_that_changes(tmp_path, monkeypatch, capsys):
     assert main(["eval", str(folder)]) == 0
     assert "has changed" not in capsys.readouterr().err
     next(pictures.glob("train/a/*")).unlink()
+    stale = f"note: {name} has changed since its store was prepared, "
+    again = ["train", "demo", *tiny.SETTINGS, f"data.name={name}", "epochs=1", "-o"]
+    for command in (["eval", str(folder)], [*again, str(tmp_path / "other")]):
+        assert main(command) == 0
+        assert capsys.readouterr().err.count(stale) == 1
+    pictures.rename(tmp_path / "elsewhere")  # the store is enough
+    for command in (["eval", str(folder)], [*again, str(tmp_path / "third")]):
+        assert main(command) == 0
+        assert "has changed" not in capsys.readouterr().err
+    (tmp_path / "elsewhere").rename(pictures)
     prepare(name, size=32)
     assert main(["eval", str(folder)]) == 0
     assert f"note: {name} has changed since it was learned from\n" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
-from dsf.commands.parser import Parser
+from dsf.commands.parser import Parser, UsageError, asked, positive
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
@@ -23,7 +23,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "recipe", metavar="RECIPE", nargs="?", help="which (cifar10-dsf on a GPU, else demo)"
     )
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to change")
-    parser.add_argument("--steps", type=int, help="how many to measure (200 on a GPU, else 5)")
+    parser.add_argument("--steps", type=positive, help="how many to measure (200 on a GPU, else 5)")
     parser.add_argument("--profile", action="store_true", help="list the GPU's kernels too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
     parser.set_defaults(run=_bench)
@@ -33,6 +33,7 @@ def _bench(options: argparse.Namespace) -> None:
     import torch
 
     from dsf.data.files import write_json
+    from dsf.experiments import build, load_recipe
     from dsf.experiments.cost import products, step_costs
     from dsf.training.environment import environment
 
@@ -41,6 +42,10 @@ def _bench(options: argparse.Namespace) -> None:
     if recipe is not None and "=" in recipe:
         recipe, overrides = None, [recipe, *overrides]
     recipe = recipe or ("cifar10-dsf" if on_gpu else "demo")
+    with asked():
+        build.resolve(load_recipe(recipe, overrides))
+    if options.profile and not on_gpu:
+        raise UsageError("--profile: there is no CUDA device here whose kernels could be listed")
     started = time.time()
     steps = options.steps or (200 if on_gpu else 5)
     costs = step_costs(recipe, overrides, steps, options.profile)

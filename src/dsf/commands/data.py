@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dsf.commands.parser import Parser, UsageError, positive, seed
+from dsf.commands.parser import Parser, UsageError, asked, positive, seed
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from dsf.data import LeftOut, Split, Store
     from dsf.experiments import Settings
 
@@ -163,9 +165,10 @@ def _prepare(options: argparse.Namespace) -> None:
         return
     _check_name(options.name, options.size)
     try:
-        store = prepare(
-            options.name, options.source, options.size, options.skip_broken, on_stderr()
-        )
+        with asked() as begin:
+            store = prepare(
+                options.name, options.source, options.size, options.skip_broken, on_stderr(), begin
+            )
     except BrokenImagesError as error:
         _report(error.left_out)
         raise ValueError(error.explain("--skip-broken")) from None
@@ -208,7 +211,8 @@ def _warn(name: str, store: "Store") -> None:
 
 def _show(options: argparse.Namespace) -> None:
     from dsf.data import load
-    from dsf.data.sheet import view_sheet
+    from dsf.data.registry import SeveralSizesError
+    from dsf.data.stale import stale_note
 
     _check_name(options.name, options.size)
     if options.output.suffix.lower() not in _PICTURES:
@@ -217,11 +221,22 @@ def _show(options: argparse.Namespace) -> None:
     size = options.size
     if size is None and settings is not None:
         size = settings.data.size
-    split = load(options.name, options.split, size)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    if options.corruptions:
-        _show_corruptions(options, split)
-        return
+    with asked():
+        try:
+            split = load(options.name, options.split, size)
+        except SeveralSizesError as error:
+            raise ValueError(error.explain(f"--size {error.newest}")) from None
+        if note := stale_note(options.name, split.image_size):
+            print(f"note: {note}", file=sys.stderr)
+        if options.corruptions:
+            _show_corruptions(options, split)
+        else:
+            _show_views(options, split, settings)
+
+
+def _show_views(options: argparse.Namespace, split: "Split", settings: "Settings | None") -> None:
+    from dsf.data.sheet import captioned, view_sheet
+
     how: dict[str, Any] = {"recipe": options.recipe}
     pixels, left_out = split.image_size, ""
     if settings is not None:
@@ -229,11 +244,19 @@ def _show(options: argparse.Namespace) -> None:
         pixels = views.size
         how = {"recipe": views.recipes(), "size": pixels, "exact": views.exact}
         left_out = ", without local ones" if views.local.count else ""
-    view_sheet(split, options.images, options.views, seed=options.seed, **how).save(options.output)
+    sheet = view_sheet(split, options.images, options.views, seed=options.seed, **how)
+    made = f"views of {pixels} pixels as {options.recipe} makes them{left_out}"
+    caption = f"{options.name}, split {options.split}. First column: images as stored. Then: {made}"
+    _save(captioned(sheet, caption), options.output)
     print(
         f"{options.output}: {options.images} images of {options.name}, {options.views} views each "
         f"of {pixels} pixels, as {options.recipe} makes them{left_out}"
     )
+
+
+def _save(sheet: "Image", output: Path) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(output)
 
 
 def _training_settings(options: argparse.Namespace) -> "Settings | None":
@@ -252,10 +275,8 @@ def _training_settings(options: argparse.Namespace) -> "Settings | None":
     if options.recipe not in recipe_names() and not options.recipe.endswith((".yaml", ".yml")):
         names = ", ".join((*RECIPES, *recipe_names()))
         raise UsageError(f"--recipe must be one of {names} or a .yaml file; got {options.recipe!r}")
-    try:
+    with asked():
         return load_recipe(options.recipe, options.overrides)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def _show_corruptions(options: argparse.Namespace, split: "Split") -> None:
@@ -263,7 +284,7 @@ def _show_corruptions(options: argparse.Namespace, split: "Split") -> None:
     from dsf.data.corruptions import CORRUPTIONS, EXTRA, corruption_sheet
 
     sample = EpochSampler(len(split), 1, options.seed, rank=0, world_size=1).order(0)[:1]
-    corruption_sheet(split.gather(sample)[0], seed=options.seed).save(options.output)
+    _save(corruption_sheet(split.gather(sample)[0], seed=options.seed), options.output)
     count = len(CORRUPTIONS) + len(EXTRA)
     print(f"{options.output}: an image of {options.name}, corrupted in {count} ways")
 
@@ -272,10 +293,8 @@ def _check_name(name: str, size: int | None = None) -> None:
     from dsf.data.registry import EMBEDDED, find
 
     if name != EMBEDDED:
-        try:
+        with asked():
             find(name, size)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
 
 
 def _report(left_out: list["LeftOut"]) -> None:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dsf.commands.parser import Parser
+from dsf.commands.parser import Parser, asked
 
 _FOLDER, _QUICK_FOLDER = Path("runs/demo"), Path("runs/demo-quick")
 
@@ -45,7 +45,8 @@ def _demo(options: argparse.Namespace) -> int | None:
 
     folder = options.folder or (_QUICK_FOLDER if options.quick else _FOLDER)
     try:
-        results, page = run_demo(folder, QUICK if options.quick else (), say=say)
+        with asked() as begin:
+            results, page = run_demo(folder, QUICK if options.quick else (), say=say, begin=begin)
     except Interrupted as stopped:
         print(f"{stopped}; to go on: dsf demo {'--quick ' if options.quick else ''}-o {folder}")
         return STOPPED

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dsf.commands.parser import Parser, UsageError, positive, seed
+from dsf.commands.parser import Parser, UsageError, asked, positive, seed
 
 _DESCRIPTION = """\
 Evaluate a run's encoder, one such as timm/resnet18, or a checkpoint of MoCo,
@@ -98,31 +98,33 @@ def _evaluate(options: argparse.Namespace) -> None:
     words = [*options.names, *options.overrides]
     names = [word for word in words if "=" not in word] or ["knn"]
     pairs = [word.split("=", 1) for word in words if "=" in word]
-    check_names(names)
-    chosen = _chosen(options, names)
     results: dict[str, Mapping[str, Any]] = {}
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     try:
-        evaluate(
-            options.source,
-            names,
-            options.device,
-            data=options.data,
-            choices=Choices(**chosen),
-            size=options.size,
-            seed=options.seed,
-            random=options.random,
-            pretrained=options.pretrained,
-            options={key: yaml.safe_load(value) for key, value in pairs},
-            compile=options.compile,
-            folder=options.folder,
-            again=options.again,
-            say=say,
-            done=results.__setitem__,
-        )
+        with asked() as begin:
+            check_names(names)
+            chosen = _chosen(options, names)
+            evaluate(
+                options.source,
+                names,
+                options.device,
+                data=options.data,
+                choices=Choices(**chosen),
+                size=options.size,
+                seed=options.seed,
+                random=options.random,
+                pretrained=options.pretrained,
+                options={key: yaml.safe_load(value) for key, value in pairs},
+                compile=options.compile,
+                folder=options.folder,
+                again=options.again,
+                say=say,
+                done=results.__setitem__,
+                begin=begin,
+            )
     except ModuleNotFoundError as error:  # an optional package, such as that of frost's textures
         raise ValueError(str(error)) from error
     finally:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dsf.commands.parser import Parser
+from dsf.commands.parser import Parser, asked
 
 _DESCRIPTION = """\
 Write a run's encoder for another library: weights, and a model card with the
@@ -51,13 +51,15 @@ def _export(options: argparse.Namespace) -> None:
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    folder, difference = export_run(
-        options.source,
-        options.to,
-        options.folder,
-        push_to=options.push,
-        private=options.private,
-        say=say,
-    )
+    with asked() as begin:
+        folder, difference = export_run(
+            options.source,
+            options.to,
+            options.folder,
+            push_to=options.push,
+            private=options.private,
+            say=say,
+            begin=begin,
+        )
     print(f"equal features: they differ by {difference:.1g} at most", file=sys.stderr)
     print(folder)

@@ -1,11 +1,51 @@
 """Parsers whose help shows an example and whose errors are one line."""
 
 import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
+
+# Values and names that will not do, and packages that are not installed. A full disk or a lost
+# connection is nobody's wrong call.
+_REFUSALS = (
+    ValueError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    ModuleNotFoundError,
+)
 
 
 class UsageError(Exception):
     """A command was called wrongly."""
+
+
+@contextmanager
+def asked() -> Iterator[Callable[[], None]]:
+    """What is wrong in here is wrong with the call, until the function that it gives is called.
+
+    So commands exit with 2 as long as they have not begun to work, and with 1 if they fail later.
+    """
+    begun = False
+
+    def begin() -> None:
+        nonlocal begun
+        begun = True
+
+    try:
+        yield begin
+    except _REFUSALS as error:
+        if begun:
+            raise
+        raise UsageError(describe(error)) from error
+
+
+def describe(error: Exception) -> str:
+    """An error in words; those of the system with the file that they are about."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def positive(text: str) -> int:

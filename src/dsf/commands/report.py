@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dsf.commands.parser import Parser
+from dsf.commands.parser import Parser, asked
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
@@ -44,15 +44,17 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
 def _report(options: argparse.Namespace) -> None:
     from dsf.experiments.report import write_report
 
-    made = write_report(
-        options.folders,
-        options.page,
-        options.figures,
-        options.title,
-        options.pictures,
-        options.device,
-        say=lambda text: print(text, file=sys.stderr, flush=True),
-    )
+    with asked() as begin:
+        made = write_report(
+            options.folders,
+            options.page,
+            options.figures,
+            options.title,
+            options.pictures,
+            options.device,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+            begin=begin,
+        )
     if made.figures:
         print(f"{len(made.figures)} figures in {options.figures}")
     print(made.page)

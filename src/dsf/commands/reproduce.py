@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dsf.commands.parser import Parser, UsageError
+from dsf.commands.parser import Parser, UsageError, asked
 from dsf.commands.train import STOPPED
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def _reproduce(options: argparse.Namespace) -> int | None:
     every = [*options.words, *options.overrides]
     words = [word for word in every if "=" not in word]
     overrides = [word for word in every if "=" in word]
-    plans = [load_plan(name) for name in ([options.plan] if options.plan else plan_names())]
+    with asked():
+        plans = [load_plan(name) for name in ([options.plan] if options.plan else plan_names())]
     if options.render:
         _render(plans, options)
         return None
@@ -109,12 +110,10 @@ def _select(plans: "list[Plan]", words: list[str]) -> "list[Selection]":
 
     if not words:
         return [Selection(plan, list(plan.every)) for plan in plans]
-    try:
+    with asked():
         if len(plans) == 1:
             return [Selection(plans[0], plans[0].select(words))]
         return select(plans, words)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def _places(selections: "list[Selection]", options: argparse.Namespace) -> list[_Place]:
@@ -151,7 +150,8 @@ def _run(place: _Place, overrides: list[str], again: bool) -> int | None:
     plan, names, results, runs = place
     try:
         kept = Path("weights") / plan.name
-        reproduce(plan, names, results, runs, overrides, again, say, weights=kept)
+        with asked() as begin:
+            reproduce(plan, names, results, runs, overrides, again, say, weights=kept, begin=begin)
     except Interrupted as stopped:
         print(f"{stopped}; the same command goes on{', without --again' if again else ''}")
         return STOPPED
@@ -170,8 +170,12 @@ def _export(place: _Place, folder: Path) -> None:
     for name in place.names:
         if place.plan.every[name].finetuning is not None:
             raise UsageError(f"{name}: has no encoder of its own to export; take the run it is of")
-        for path in export_weights(place.runs / name, folder / name):
-            print(f"{path}  {path.stat().st_size:,} bytes")
+    with asked() as begin:
+        for name in place.names:
+            paths = export_weights(place.runs / name, folder / name)
+            begin()
+            for path in paths:
+                print(f"{path}  {path.stat().st_size:,} bytes")
 
 
 def _show(place: _Place, bare: bool) -> None:

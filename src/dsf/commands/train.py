@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dsf.commands.parser import Parser, UsageError
+from dsf.commands.parser import Parser, UsageError, asked
 
 if TYPE_CHECKING:
     from dsf.experiments import Settings
@@ -65,7 +65,11 @@ def _train(options: argparse.Namespace) -> int | None:
         if not (options.resume and folder):
             raise UsageError("give a RECIPE, or -o FOLDER --resume; see `dsf train --help`")
         if not (folder / "config.yaml").is_file():
-            raise UsageError(f"{folder} holds no run to resume: it has no config.yaml")
+            from dsf.experiments.nearby import run_hint
+
+            raise UsageError(
+                f"{folder} holds no run to resume: it has no config.yaml{run_hint(folder)}"
+            )
         recipe = str(folder / "config.yaml")
     if options.settings:
         _explain(recipe, overrides)
@@ -86,7 +90,8 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
 
     settings = _settings(recipe, overrides)
     try:
-        train(settings, folder, resume)
+        with asked() as begin:
+            train(settings, folder, resume, begin=begin)
     except Interrupted as stopped:
         if distributed.launched()[0] == 0:
             print(f"{stopped}; to go on: dsf train -o {folder} --resume")
@@ -103,10 +108,8 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
 def _settings(recipe: str, overrides: list[str]) -> "Settings":
     from dsf.experiments import load_recipe
 
-    try:
+    with asked():
         return load_recipe(recipe, overrides)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def _explain(recipe: str, overrides: list[str]) -> None:
@@ -118,7 +121,9 @@ def _explain(recipe: str, overrides: list[str]) -> None:
 def _estimate(recipe: str, overrides: list[str]) -> None:
     from dsf.experiments.estimate import estimate, lines
 
-    print(*lines(estimate(_settings(recipe, overrides))), sep="\n")
+    settings = _settings(recipe, overrides)
+    with asked():  # whether it could be done is all that is asked
+        print(*lines(estimate(settings)), sep="\n")
 
 
 def _list() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dsf.data.images import EXTENSIONS
+from dsf.data.nearby import nearest
 from dsf.data.pictures import Item, PictureSource, pictures, pictures_below, subfolders
 from dsf.data.source import DataSet, Request, Source
 
@@ -60,6 +61,17 @@ def folder_path(name: str) -> Path:
     return Path(path).expanduser().absolute()
 
 
+def missing(name: str) -> str:
+    """What to say of ``folder:PATH`` whose folder is not there."""
+    path = folder_path(name)
+    if path.exists():
+        return f"{name}: {path} is not a folder"
+    near = nearest(path, lambda other: other.is_dir() and not other.name.startswith("."))
+    typed = Path(name.removeprefix(PREFIX))
+    hint = f": did you mean {PREFIX}{typed.with_name(near.name)}?" if near is not None else ""
+    return f"{name}: there is no folder {path}{hint}"
+
+
 def folder_data_set(name: str) -> DataSet:
     """The data set that ``folder:PATH`` names; its stores are named after folder and path."""
     path = folder_path(name)
@@ -72,7 +84,7 @@ def folder_data_set(name: str) -> DataSet:
                 f"source: {name} says itself where the images are; got {request.source!r}"
             )
         if not path.is_dir():
-            raise FileNotFoundError(f"{path} is not a folder")
+            raise FileNotFoundError(missing(name))
         return FolderSource(path, request.size)
 
     return DataSet(

@@ -7,14 +7,14 @@ A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS
 import errno
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from dsf.data import embedded, writer
 from dsf.data.cifar import CIFAR10, CIFAR100
 from dsf.data.fashion import FASHION_MNIST
-from dsf.data.folder import PREFIX, folder_data_set, folder_path
+from dsf.data.folder import PREFIX, folder_data_set, folder_path, missing
 from dsf.data.layout import data_root
 from dsf.data.progress import Progress
 from dsf.data.sets import SETS
@@ -27,6 +27,27 @@ if sys.platform != "win32":
 
 DATASETS = {data_set.name: data_set for data_set in (CIFAR10, CIFAR100, FASHION_MNIST, *SETS)}
 EMBEDDED = "embedded"
+
+
+class SeveralSizesError(ValueError):
+    """A data set is prepared in several sizes, and nobody said which one is meant.
+
+    Args:
+        name: of the data set.
+        sizes: all of them.
+        newest: the one that was prepared last.
+    """
+
+    def __init__(self, name: str, sizes: Sequence[int], newest: int) -> None:
+        self.name, self.sizes, self.newest = name, tuple(sizes), newest
+        super().__init__(self.explain(f"size={newest}"))
+
+    def explain(self, choice: str) -> str:
+        """The message, with what says the newest size where the caller is."""
+        return (
+            f"size: {self.name} is prepared in the sizes {', '.join(map(str, self.sizes))}: take "
+            f"{choice}, the one prepared last, or another of them"
+        )
 
 
 def find(name: str, size: int | None = None) -> DataSet:
@@ -64,7 +85,7 @@ def open_store(name: str, size: int | None = None, verify: bool = False) -> Stor
         path = _only_size(name, data_set)
     if not (path / MANIFEST).is_file():
         if name.startswith(PREFIX) and not folder_path(name).is_dir():
-            raise FileNotFoundError(f"{name}: there is no folder {folder_path(name)}")
+            raise FileNotFoundError(missing(name))
         option = "" if size is None else f" --size {size}"
         others = " or ".join(f"`--source {word}`" for word in data_set.sources)
         raise FileNotFoundError(
@@ -80,6 +101,7 @@ def prepare(
     size: int | None = None,
     skip_broken: bool = False,
     progress: Progress | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Store:
     """Make sure that a data set has a complete, verified store, and open it.
 
@@ -93,6 +115,7 @@ def prepare(
         size: the side of the square images, where they are not kept as they are.
         skip_broken: leave unreadable images out instead of raising ``BrokenImagesError``.
         progress: how to tell about it; silent by default.
+        begin: called once the images are found, before they are read.
     """
     data_set = (name if isinstance(name, DataSet) else find(name)).at(size)
     progress = progress or Progress()
@@ -110,6 +133,7 @@ def prepare(
             if store is None or store.manifest["fingerprint"] != opened.fingerprint:
                 data_set.check(opened.description, opened.content)
                 data_set.check_counts(opened)
+                begin()
                 writer.build(path, data_set.name, opened, progress, skip_broken, title)
                 store = Store(path)
                 data_set.check(str(path), store.content)
@@ -166,16 +190,14 @@ def _verified(path: Path, data_set: DataSet, title: str, progress: Progress) -> 
 def _only_size(name: str, data_set: DataSet) -> Path:
     """The store of a data set whose size was not given."""
     root = data_root()
-    stores = (file.parent.name for file in root.glob(f"{data_set.name}-*/{MANIFEST}"))
-    ends = (store.removeprefix(f"{data_set.name}-") for store in stores)
-    sizes = sorted(int(end) for end in ends if end.isdecimal())
-    if len(sizes) > 1:
-        raise ValueError(
-            f"size: {name} is prepared in the sizes {', '.join(map(str, sizes))}; say which: "
-            f"data.size={sizes[0]} in training, --data {name}:{sizes[0]} in evaluation, "
-            f"--size {sizes[0]} in `dsf data show`, size={sizes[0]} in Python"
-        )
-    return root / data_set.at(sizes[0] if sizes else None).store_name
+    made = {}
+    for file in root.glob(f"{data_set.name}-*/{MANIFEST}"):
+        end = file.parent.name.removeprefix(f"{data_set.name}-")
+        if end.isdecimal():
+            made[int(end)] = file.stat().st_mtime_ns
+    if len(made) > 1:
+        raise SeveralSizesError(name, sorted(made), max(made, key=lambda size: made[size]))
+    return root / data_set.at(next(iter(made), None)).store_name
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """A picture of images and their views: what a recipe does to them, at a glance."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from dsf.data.sampler import EpochSampler
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _GAP = 4
 _CELL = 96
+_TEXT = 15
+_LINE = 20
 
 
 def view_sheet(
@@ -68,6 +71,22 @@ def view_sheet(
         for image, row in zip(stored, pixels, strict=True)
     ]
     return Image.fromarray(grid(rows))
+
+
+def captioned(sheet: Image.Image, caption: str) -> Image.Image:
+    """A sheet with a line or more of text above it."""
+    font = ImageFont.load_default(_TEXT)
+    words = caption.encode(errors="backslashreplace").decode()  # names of files may be any bytes
+    # Lines differ in how wide their letters are: a tenth is left for that.
+    letters = 0.9 * (sheet.width - 2 * _GAP) / font.getlength(words) * len(words)
+    lines = textwrap.wrap(words, max(1, int(letters)))
+    head = _GAP + _LINE * len(lines)
+    result = Image.new("RGB", (sheet.width, head + sheet.height), "white")
+    pen = ImageDraw.Draw(result)
+    for number, line in enumerate(lines):
+        pen.text((_GAP, _GAP + _LINE * number), line, "black", font)
+    result.paste(sheet, (0, head))
+    return result
 
 
 def grid(rows: list[list[Bytes]]) -> Bytes:

@@ -11,7 +11,7 @@ from dsf.data import Batches, EpochSampler, Split, load
 from dsf.data.augment import MultiCrop, Recipe, TwoSides
 from dsf.data.augment import Views as ViewMaker
 from dsf.data.batches import room
-from dsf.data.registry import EMBEDDED, find
+from dsf.data.registry import EMBEDDED, SeveralSizesError, find
 from dsf.experiments.checks import PATCHES, check_count
 from dsf.experiments.recipe import make_settings
 from dsf.experiments.settings import AUTO, Settings
@@ -24,7 +24,10 @@ from dsf.training.numerics import DTYPES
 
 def load_split(settings: Settings, name: str) -> Split:
     """A split of the settings' data set."""
-    return load(settings.data.name, name, settings.data.size)
+    try:
+        return load(settings.data.name, name, settings.data.size)
+    except SeveralSizesError as error:
+        raise ValueError(error.explain(f"data.size={error.newest}")) from None
 
 
 def resolve(settings: Settings, images: Split | None = None) -> Settings:

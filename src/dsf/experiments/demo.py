@@ -36,6 +36,7 @@ def run_demo(
     overrides: Sequence[str] = (),
     say: Callable[[str], None] = lambda text: None,
     show: bool = True,
+    begin: Callable[[], None] = lambda: None,
 ) -> Demo:
     """Run the demo, or go on with one that was stopped.
 
@@ -44,9 +45,11 @@ def run_demo(
         overrides: settings to change, ``key=value`` each.
         say: told what happens next.
         show: a bar or lines on the standard error while it trains.
+        begin: called once the run can be kept in the folder, before the work.
     """
     folder = Path(folder)
     _check(folder)
+    begin()
     settings = load_recipe(RECIPE, list(overrides))
     resolved = build.resolve(settings)
     evaluator = Evaluator(resolved, torch.device(resolved.device))

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from dsf.data.files import read_json
+from dsf.data.stale import stale_note
 from dsf.evaluation import (
     KNN,
     Corruption,
@@ -142,6 +143,7 @@ def evaluate(
     again: bool = False,
     say: Callable[[str], None] = lambda text: None,
     done: Callable[[str, dict[str, Any]], None] = lambda name, entry: None,
+    begin: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Evaluate a run or an encoder, and keep the results.
 
@@ -168,6 +170,7 @@ def evaluate(
         again: compute also what is there.
         say: told what happens next.
         done: given each entry and its name as soon as it is there.
+        begin: called once all that was asked for is found to be right, before the work.
 
     Returns:
         The entries of ``results.json`` that were asked for, by their names.
@@ -196,10 +199,13 @@ def evaluate(
         opened = open_encoder(
             encoder, data, device, size, weights, options, compile, seed or 0, tests
         )
+    if opened is not source:
+        task = opened.subject.task
+        if note := stale_note(task.about["name"], task.train.image_size[0]):
+            say(f"note: {note}")
     protocols = choices.protocols(names, opened)
     usual = [choices.usual(name, opened) for name in names]
     keep = opened.folder if folder is None else Path(folder)
-    keep.mkdir(parents=True, exist_ok=True)
     opened.subject.say, opened.subject.partial = say, keep / PARTIAL
     chosen_seed = opened.seed if seed is None else seed
     wanted: list[_Job] = []
@@ -213,6 +219,8 @@ def evaluate(
         if known is None:
             protocol.check(opened.subject)  # of all, before the first takes its time
         wanted.append(_Job(name, protocol, known))
+    keep.mkdir(parents=True, exist_ok=True)
+    begin()
     results = {}
     precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"
     with numerics(precision, deterministic=False, autotune=False):

@@ -9,7 +9,7 @@ from dsf.experiments import build
 from dsf.experiments.looks import left_out, look_at_runs
 from dsf.experiments.page import Lack, make_page, read_runs
 from dsf.experiments.run import labelled
-from dsf.experiments.subjects import how_to_split, run_settings
+from dsf.experiments.subjects import choose_device, how_to_split, run_settings
 from dsf.experiments.unfinished import unfinished_note
 
 PAGE = "report.html"
@@ -30,6 +30,7 @@ def write_report(
     pictures: bool = True,
     device: str = "auto",
     say: Callable[[str], None] = lambda text: None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Report:
     """Write a page about one run, or about several side by side.
 
@@ -42,7 +43,10 @@ def write_report(
         pictures: show views and features too, for which images and weights must be there.
         device: where features are computed: cpu, cuda or auto.
         say: told what happens next.
+        begin: called once all that was asked for is found to be right, before the work.
     """
+    if pictures:
+        device = choose_device(device)
     if page is None:
         page = Path(folders[0]) / PAGE if len(folders) == 1 else PAGE
     page = Path(page)
@@ -54,6 +58,7 @@ def write_report(
     for run in runs.values():
         if note := unfinished_note(run):
             say(note)
+    begin()
     places = {label: run.folder for label, run in runs.items()}
     shown = look_at_runs(places, device, say) if pictures else left_out(list(runs))
     found = {label: _lack(place) for label, place in places.items()}

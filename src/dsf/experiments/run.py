@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,13 @@ CHECKPOINTS = "checkpoints"
 _FREE = ("checkpoint", "tensorboard", "wandb")
 
 
-def train(settings: Settings, folder: Path | str, resume: bool = False, show: bool = True) -> Path:
+def train(
+    settings: Settings,
+    folder: Path | str,
+    resume: bool = False,
+    show: bool = True,
+    begin: Callable[[], None] = lambda: None,
+) -> Path:
     """Train as the settings say, on one device or, under torchrun, on many.
 
     Args:
@@ -42,6 +48,7 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
         resume: go on from the newest whole checkpoint, or from the start if there is none. A
             process that torchrun has restarted always does.
         show: a bar or lines on the standard error.
+        begin: called once all that was asked for is found to be right, before the first step.
 
     Returns:
         The folder.
@@ -66,8 +73,10 @@ def train(settings: Settings, folder: Path | str, resume: bool = False, show: bo
             _start(loop, settings, split, folder, resume, show)
             if settings != wanted:
                 loop.say("note: no kNN on the way, which takes labelled splits train and test")
-            for note in notes(settings, split) if loop.step == 0 else ():
-                loop.say(f"note: {note}")
+            if loop.step == 0 and distributed.rank() == 0:
+                for note in notes(settings, split):
+                    loop.say(f"note: {note}")
+            begin()
             loop.run()
         if distributed.rank() == 0:
             write_results(folder, {"training": _cost(loop, settings)})

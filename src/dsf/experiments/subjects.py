@@ -8,17 +8,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from dsf.data import Split, load, open_store
+from dsf.data import Split, Store, load, open_store
 from dsf.data.batches import room
 from dsf.data.embedded import counts as embedded_counts
 from dsf.data.files import read_json
 from dsf.data.folder import PREFIX
-from dsf.data.registry import EMBEDDED, find
+from dsf.data.registry import EMBEDDED, SeveralSizesError, find
 from dsf.data.source import Content, content_hash
 from dsf.evaluation import KNN, LabelledImages, Subject, Task
 from dsf.evaluation.scores import Metric
 from dsf.evaluation.subject import SMALL
 from dsf.experiments import build
+from dsf.experiments.nearby import run_hint
 from dsf.experiments.settings import Settings
 from dsf.experiments.sources import find_encoder, has_own_size, weights_hash
 from dsf.methods import Method
@@ -208,8 +209,10 @@ def run_settings(folder: str | Path, device: str = "auto") -> Settings:
     config = Path(folder) / CONFIG
     if not config.is_file():
         if not Path(folder).exists():
-            raise FileNotFoundError(f"{folder} is not a run: there is no such folder")
-        raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}")
+            raise FileNotFoundError(
+                f"{folder} is not a run: there is no such folder{run_hint(folder)}"
+            )
+        raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}{run_hint(folder)}")
     changes = [f"device={device}", "compile=false", "graph=false"]
     settings = build.resolve(load_recipe(str(config), changes))
     if settings.device == "cpu" and settings.precision == "bf16":  # slower there, and coarser
@@ -294,7 +297,14 @@ def check_prepared(data: str) -> None:
     """Raise ``FileNotFoundError`` unless a data set, NAME or NAME:SIZE, can be loaded."""
     name, size = _named_size(data)
     if name != EMBEDDED:
-        open_store(name, size)
+        _store(name, size)
+
+
+def _store(name: str, size: int | None) -> Store:
+    try:
+        return open_store(name, size)
+    except SeveralSizesError as error:
+        raise ValueError(error.explain(f"--data {name}:{error.newest}")) from None
 
 
 def _named_size(name: str) -> tuple[str, int | None]:
@@ -305,7 +315,7 @@ def _named_size(name: str) -> tuple[str, int | None]:
 
 
 def _splits(name: str, size: int | None, tests: bool) -> dict[str, Split]:
-    counts = embedded_counts() if name == EMBEDDED else open_store(name, size).counts
+    counts = embedded_counts() if name == EMBEDDED else _store(name, size).counts
     needed = ("train", "test") if tests else ("train",)
     if missing := [key for key in needed if key not in counts]:
         raise ValueError(

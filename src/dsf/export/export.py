@@ -40,6 +40,7 @@ def export_run(
     push_to: str | None = None,
     private: bool = False,
     say: Callable[[str], None] = lambda text: None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Exported:
     """Export a run's encoder; the folder is there only if what it holds was loaded and compared.
 
@@ -54,6 +55,8 @@ def export_run(
         push_to: ``user/name`` on the Hugging Face Hub, to upload it to.
         private: there, for its owner only.
         say: told what happens next.
+        begin: called once all that was asked for is found to be right, before features are
+            compared.
     """
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}; got {to!r}")
@@ -69,6 +72,7 @@ def export_run(
     _make(aside)
     try:
         target.write(source, aside)
+        begin()
         say(f"comparing features with {source.checkpoint}")
         difference = check(source, target.loadings(source, str(aside)))
         write_file(aside / CARD, model_card(source, target, push_to).encode())

@@ -188,7 +188,7 @@ def test_sizes_are_stores_of_their_own(tmp_path, root, any_count):
     assert load("pets").image_size == 8
     prepare("pets", folder, size=16)
     prepare("pets", folder)
-    with pytest.raises(ValueError, match="pets is prepared in the sizes 8, 16, 224; say which"):
+    with pytest.raises(ValueError, match="pets is prepared in the sizes 8, 16, 224: take "):
         load("pets")
     assert load("pets", size=16).image_size == 16
     assert load("pets", size=224).image_size == 224

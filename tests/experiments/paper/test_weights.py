@@ -53,7 +53,7 @@ def test_the_command(run, tmp_path, capsys):
     options = ["--runs", str(runs), "-o", str(tmp_path)]
     assert main(["reproduce", "head/dsf", "--weights", *options]) == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path}/head/dsf/encoder.json  ")
-    assert main(["reproduce", "head/moco", "--weights", *options]) == 1
+    assert main(["reproduce", "head/moco", "--weights", *options]) == 2
     assert (
         capsys.readouterr().err == f"dsf: {runs}/head/moco is not a run: there is no such folder\n"
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from dsf.experiments.nearby import run_hint
 from dsf.experiments.page.chart import Point
 
 Line = Mapping[str, Any]
@@ -76,13 +77,17 @@ def read_runs(folders: Sequence[Path | str]) -> dict[str, Run]:
 
 def _check(folder: Path) -> None:
     if not folder.exists():
-        raise FileNotFoundError(f"{folder} is no run folder: there is no such folder")
+        raise FileNotFoundError(_missing(folder))
     if not folder.is_dir():
         raise ValueError(f"{folder} is no run folder: it is a file")
     if not any((folder / name).is_file() for name in FILES):
-        below = sorted(path.parent for path in folder.glob("*/config.yaml"))
-        hint = f"; there are runs in it, such as {below[0]}" if below else ""
-        raise ValueError(f"{folder} is no run folder: it has none of {', '.join(FILES)}{hint}")
+        raise ValueError(
+            f"{folder} is no run folder: it has none of {', '.join(FILES)}{run_hint(folder)}"
+        )
+
+
+def _missing(folder: Path) -> str:
+    return f"{folder} is no run folder: there is no such folder{run_hint(folder)}"
 
 
 def _labels(places: Sequence[Path]) -> list[str]:
@@ -123,7 +128,7 @@ def read_run(folder: Path | str) -> Run:
     """Read a run folder. What is missing or broken is said in ``problems``, and left out."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no run folder: there is no such folder")
+        raise FileNotFoundError(_missing(folder))
     problems: list[str] = []
 
     def mapping(name: str, parse: Callable[[str], Any]) -> Mapping[str, Any]:

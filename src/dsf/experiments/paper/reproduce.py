@@ -51,6 +51,7 @@ def reproduce(
     say: Callable[[str], None] = lambda text: None,
     show: bool = True,
     weights: Path | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> None:
     """Train and evaluate what is missing.
 
@@ -68,10 +69,12 @@ def reproduce(
         say: told what happens next.
         show: a bar or lines on the standard error while it trains.
         weights: where exported encoders lie, to be fine-tuned where the run folder is gone.
+        begin: called once all that was asked for is found to be right, before the work.
     """
     forgotten = set(names) if again else set()
     names = _with_encoders(plan, names, results, forgotten)
     _check(plan, names, results, runs, weights, overrides, forgotten)
+    begin()
     # All at once and at the beginning: stopped, the command goes on without it.
     for name in forgotten:
         _forget(result_path(results, name), runs / name)
