@@ -2,6 +2,7 @@
 
     pip install dsf-ssl
     python examples/plain_loop.py --data PATH       # a folder of images, flat or a folder a class
+    python examples/plain_loop.py --batch 32 --steps 3              # a try on a CPU
 
 ``ViewLoader`` takes the place of a ``DataLoader`` and its transforms: it gives all views of a batch
 as one tensor on the device. Without ``--data`` it trains on the images inside the package. Under

@@ -61,6 +61,12 @@ def test_help_does_not_wait_for_torch():
         (OSError(28, "No space left"), 1, "dsf: No space left\n"),
         (OSError(2, "No such file", "a.txt"), 1, "dsf: a.txt: No such file\n"),
         (FileNotFoundError("not there"), 1, "dsf: not there\n"),
+        (
+            RuntimeError("operator torchvision::nms does not exist"),
+            1,
+            "dsf: torch and torchvision do not work together (operator torchvision::nms does not "
+            "exist): install both anew, of the same kind, for a CPU or for CUDA\n",
+        ),
         (cli.UsageError("not so"), 2, "dsf: not so\n"),
         (KeyboardInterrupt(), 130, "dsf: interrupted\n"),
         (KeyboardInterrupt("go on"), 130, "dsf: interrupted; go on\n"),

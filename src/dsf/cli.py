@@ -47,6 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (OSError, ValueError) as error:
         return _fail(describe(error), 1)
+    except RuntimeError as error:
+        if "operator torchvision::" not in str(error):
+            raise
+        return _fail(
+            f"torch and torchvision do not work together ({error}): install both anew, of the same "
+            "kind, for a CPU or for CUDA",
+            1,
+        )
     except KeyboardInterrupt as interrupt:
         return _fail("; ".join(("interrupted", *map(str, interrupt.args))), 130)
     return code or 0

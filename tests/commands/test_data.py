@@ -238,6 +238,7 @@ def test_show_a_folder_that_has_changed(root, tmp_path, capsys):
     [
         (["nothing", "-o", "x.png"], "data set must be one of"),
         (["embedded", "-o", "x.png", "--recipe", "none"], "--recipe must be one of cifar, "),
+        (["embedded", "-o", "x.png", "--recipe", "dmo"], "got 'dmo': did you mean demo?"),
         (["embedded", "-o", "x.png", "views.size=9"], "views.size=9 changes a training recipe"),
         (
             ["embedded", "-o", "x.png", "--recipe", "demo", "views.sise=9"],

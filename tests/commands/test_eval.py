@@ -123,6 +123,8 @@ def test_all_that_a_run_can_be_asked(run, capsys):
         (["nowhere"], "nowhere is not a run: there is no such folder"),
         (["RUN", "--pretrained"], "pretrained: a run has its own encoder"),
         (["RUN", "width=4"], "options: a run has its own encoder"),
+        (["RUN", "knn", "k=9"], "k=9: did you mean --k 9?"),
+        (["RUN", "knn.k=9"], "knn.k=9: did you mean --k 9?"),
         (["RUN", "--k", "97"], "k must be in [1, 96], the number of training images in the bank"),
         (["RUN", "--device", "tpu"], "device: "),
     ],

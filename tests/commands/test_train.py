@@ -56,7 +56,11 @@ def test_train_and_resume(tmp_path, capsys, more):
     assert main(arguments) == 2
     assert "holds a run already: --resume goes on with it" in capsys.readouterr().err
     assert main([*arguments, "--resume"]) == 0
-    assert "resumed from" in capsys.readouterr().err
+    assert ": it is complete, nothing is left to train" in capsys.readouterr().err
+    assert main(["train", str(folder), "--resume"]) == 2
+    assert f"`dsf train -o {folder} --resume` goes on with it" in capsys.readouterr().err
+    assert main(["train", str(folder / "config.yaml"), "--resume"]) == 2
+    assert f"run in {folder}: dsf train -o {folder} --resume" in capsys.readouterr().err
     assert main(["train", "-o", str(folder), "--resume"]) == 0
     assert main(["train", "checkpoint.keep=3", "-o", str(folder), "--resume"]) == 0
 

@@ -319,6 +319,12 @@ class TestData:
         assert sorted(torch.cat([batch.labels for batch in batches]).tolist()) == [0] * 3 + [1] * 3
         named = make(f"folder:{folder}", 2, stored_size=16)
         assert same(batches, list(named))
+        for same_store in (folder, f"folder:{folder}"):
+            assert make(same_store, 2).split.image_size == 16
+        make(folder, 2, stored_size=24)
+        for either in (folder, f"folder:{folder}"):
+            with pytest.raises(ValueError, match=r"in the sizes 16, 24: take stored_size=24, "):
+                make(either, 2)
 
     def test_memory_formats_make_no_difference(self):
         data = images()

@@ -14,6 +14,7 @@ def of(*overrides):
 def test_nothing_to_say():
     assert of("data.limit=96", "batch_size=32", "loss.queue=64", "views.size=32") == []
     assert of("data.limit=96", "batch_size=32", "views.size=32", "views.count=64") == []
+    assert of("data.limit=96", "batch_size=32", "views.size=32", "knn={every: 1, k: 95}") == []
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ def test_nothing_to_say():
         (["views.count=4", "views.local={count: 62, size: 4}"], "66 views of each of 32 images"),
         (["views.size=12"], "views of 12 pixels are made of images of 32: views.size"),
         (["data.limit=50"], "the queue holds 64 keys of 50 images"),
+        (["data.limit=96", "knn={every: 1, k: 96}"], "kNN on the way lets all 96 images vote"),
         (["data.limit=80"], "16 of 80 images, others each epoch, make no full batch"),
     ],
 )

@@ -36,6 +36,16 @@ def test_a_checkpoint_after_the_last_line(tmp_path):
     assert unfinished(run) == "step 87 of 160"
 
 
+def test_stopped_before_the_first_line(tmp_path):
+    run = read_run(write_run(tmp_path / "run", lines=[]))
+    checkpoint = tmp_path / "run" / "checkpoints" / "step-00000002"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state.json").write_text("{")
+    assert unfinished(run) is None
+    (checkpoint / "state.json").write_text(json.dumps({"steps_per_epoch": 40}))
+    assert unfinished(run) == "step 2 of 160"
+
+
 def test_long_runs_and_broken_files(tmp_path):
     lines = [{"kind": "step", "step": 12_345, "epoch": 12.345}]
     folder = write_run(tmp_path / "run", lines=lines)

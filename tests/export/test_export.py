@@ -3,15 +3,19 @@ import json
 import shutil
 
 import exports
+import numpy
 import pytest
 import timm
 import torch
 import yaml
 from huggingface_hub import ModelCard
+from PIL import Image
 from safetensors import safe_open
 
 import dsf
 from dsf.data.files import read_json
+from dsf.evaluation import LabelledImages
+from dsf.evaluation.fixed_view import FixedView
 from dsf.experiments import evaluate, load_run
 from dsf.export import export_run, to_timm
 from dsf.export.card import model_card
@@ -64,7 +68,7 @@ def test_the_code_of_the_card_gives_the_features_of_the_run(
     assert expected.std(dim=0).max() > 1e-3
     card = (folder / "README.md").read_text()
     monkeypatch.chdir(folder)
-    found = exports.blocks(card)
+    *found, _ = exports.blocks(card)
     assert len(found) == len(libraries)
     for code, library in zip(found, libraries):
         assert f"With {library}, in this folder" in card
@@ -280,7 +284,30 @@ def test_images_are_shown_as_evaluations_did(evaluated, seen, share, words):
         entry["protocol"]["test_images"] = seen
     model = to_timm.Model("resnet18", {})
     assert to_timm.make_config(source, model)["pretrained_cfg"]["crop_pct"] == share
-    assert f"In the evaluations images were {words}" in model_card(source, TARGETS["timm"])
+    text = model_card(source, TARGETS["timm"])
+    assert f"In the evaluations images were {words}" in text
+    assert 'take `images = torch.from_numpy(read("photo.jpg"))[None]`' in text
+
+
+@pytest.mark.parametrize("squashed", [False, True])
+def test_the_card_reads_a_file_as_evaluations_did(evaluated, tmp_path, squashed):
+    height, width = (50, 80) if squashed else (64, 64)
+    waves = numpy.sin(numpy.arange(height * width * 3).reshape(height, width, 3) / 900)
+    picture = Image.fromarray((127 + 120 * waves).astype("uint8"))
+    picture.save(tmp_path / "photo.png")
+    stored = numpy.array(picture.resize((64, 64), Image.Resampling.BILINEAR))
+    pixels = torch.from_numpy(stored).permute(2, 0, 1)[None]
+    sizes = torch.tensor([[height, width]]) if squashed else None
+    images = LabelledImages(pixels, torch.zeros(1, dtype=torch.int64), sizes)
+    source = read_source(evaluated)
+    view = FixedView(images, source.image_size)
+    for entry in source.results.values():
+        entry["protocol"]["test_images"] = view.summary
+    names = exports.run_block(exports.blocks(model_card(source, TARGETS["timm"]))[-1])
+    found = torch.from_numpy(names["read"](tmp_path / "photo.png"))
+    expected = view(pixels, sizes)[0].float() / 255
+    assert found.shape == expected.shape
+    assert (found - expected).abs().max() < 0.05
 
 
 def test_a_run_that_is_not_finished(run_of, tmp_path):

@@ -1,6 +1,7 @@
 """``dsf data``: list, prepare and show data sets."""
 
 import argparse
+import difflib
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -273,8 +274,13 @@ def _training_settings(options: argparse.Namespace) -> "Settings | None":
     from dsf.experiments import load_recipe, recipe_names
 
     if options.recipe not in recipe_names() and not options.recipe.endswith((".yaml", ".yml")):
-        names = ", ".join((*RECIPES, *recipe_names()))
-        raise UsageError(f"--recipe must be one of {names} or a .yaml file; got {options.recipe!r}")
+        names = (*RECIPES, *recipe_names())
+        close = difflib.get_close_matches(options.recipe, names, 1)
+        hint = f": did you mean {close[0]}?" if close else ""
+        raise UsageError(
+            f"--recipe must be one of {', '.join(names)} or a .yaml file; got {options.recipe!r}"
+            f"{hint}"
+        )
     with asked():
         return load_recipe(options.recipe, options.overrides)
 

@@ -106,6 +106,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     try:
         with asked() as begin:
             check_names(names)
+            _check_pairs(pairs)
             chosen = _chosen(options, names)
             evaluate(
                 options.source,
@@ -130,6 +131,14 @@ def _evaluate(options: argparse.Namespace) -> None:
     finally:
         if results:  # whatever came after them
             _show(results)
+
+
+def _check_pairs(pairs: Sequence[Sequence[str]]) -> None:
+    """Pairs are for encoders: raise where one looks like an option of an evaluation."""
+    for key, value in pairs:
+        name = key.rpartition(".")[2]
+        if name in ("k", "labels", "budget", "severities", "linear"):
+            raise UsageError(f"{key}={value}: did you mean --{name} {value}?")
 
 
 def _chosen(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:

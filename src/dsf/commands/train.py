@@ -71,6 +71,9 @@ def _train(options: argparse.Namespace) -> int | None:
                 f"{folder} holds no run to resume: it has no config.yaml{run_hint(folder)}"
             )
         recipe = str(folder / "config.yaml")
+    elif options.resume and folder is None and Path(recipe).name == "config.yaml":
+        run = Path(recipe).parent  # not another one, which would start from the beginning
+        raise UsageError(f"to go on with the run in {run}: dsf train -o {run} --resume")
     if options.settings:
         _explain(recipe, overrides)
         return None

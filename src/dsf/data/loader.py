@@ -13,7 +13,7 @@ from dsf.data.augment import Recipe, TwoSides, Views
 from dsf.data.batches import Batches, room
 from dsf.data.folder import PREFIX
 from dsf.data.forms import Form, ViewBatch, find_form
-from dsf.data.registry import load, prepare
+from dsf.data.registry import EMBEDDED, SeveralSizesError, load, open_store, prepare
 from dsf.data.sampler import EpochSampler
 from dsf.data.split import Split
 from dsf.data.stream import Batch
@@ -48,8 +48,9 @@ class ViewLoader:
 
     Args:
         data: the name of a prepared data set, as ``"cifar10"`` or ``"folder:PATH"``, or
-            ``"embedded"``; a ``Path``, a folder of images, which is prepared here, by one process
-            at a time; a ``Split``; uint8 images (N, 3, S, S), or a pair of them and labels (N,).
+            ``"embedded"``; a ``Path``, a folder of images, which is prepared here if it is not, by
+            one process at a time; a ``Split``; uint8 images (N, 3, S, S), or a pair of them and
+            labels (N,).
         batch_size: images a batch and process.
         views: M.
         recipe: a ``dsf.data.augment.Recipe`` or its name; a pair, the second for the second half of
@@ -58,7 +59,8 @@ class ViewLoader:
         view_size: height and width of the views; by default those of the stored images.
         form: of the batches.
         split: which, of a data set or folder.
-        stored_size: the side of the stored images, where a data set has several.
+        stored_size: the side of the stored images; by default that of the only store there is, or
+            256 of a folder that is not prepared yet.
         seed: of order and views.
         drop_last: leave out what makes no full batch; else the last batch is smaller.
         device: by default the current CUDA device when the first batch is made, or the CPU.
@@ -222,13 +224,24 @@ class ViewLoader:
         return ViewBatch(made, labels[batch.samples], batch.samples)
 
 
+def _prepared_size(name: str) -> int | None:
+    """The only size of a data set that is prepared; None if none is, or if it is embedded."""
+    try:
+        return None if name == EMBEDDED else open_store(name).image_size
+    except FileNotFoundError:
+        return None
+    except SeveralSizesError as error:
+        raise ValueError(error.explain(f"stored_size={error.newest}")) from None
+
+
 def _opened(data: Images, split: str, size: int | None) -> Split:
     if isinstance(data, Split):
         return data
     if isinstance(data, str):
-        return load(data, split, size)
+        return load(data, split, size or _prepared_size(data))
     if isinstance(data, Path):
-        return prepare(f"{PREFIX}{data}", size=size).split(split)
+        name = f"{PREFIX}{data}"
+        return prepare(name, size=size or _prepared_size(name)).split(split)
     if isinstance(data, Tensor):
         return Split.of_tensors(data)
     if isinstance(data, tuple) and len(data) == 2:

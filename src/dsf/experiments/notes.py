@@ -24,6 +24,11 @@ def notes(settings: Settings, images: Split) -> list[str]:
             f"{settings.views.total * settings.batch_size:,} a step, are far more than the paper's "
             "8 of each: views.count says how many"
         )
+    if settings.knn.every and count <= settings.knn.k:
+        found.append(
+            f"kNN on the way lets all {count:,} images vote, as knn.k is {settings.knn.k}: "
+            "a smaller one may tell more"
+        )
     if settings.views.size < images.image_size / 2:
         found.append(
             f"views of {settings.views.size} pixels are made of images of {images.image_size}: "

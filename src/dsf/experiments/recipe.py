@@ -45,7 +45,10 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Setti
 
 def _unknown(name: str) -> str:
     if (Path(name) / "config.yaml").is_file():
-        return f"{name} is a run: its settings are the recipe {name}/config.yaml"
+        return (
+            f"{name} is a run: `dsf train -o {name} --resume` goes on with it, and its settings "
+            f"are the recipe {name}/config.yaml"
+        )
     close = difflib.get_close_matches(name, recipe_names(), 1)
     if close:
         return f"there is no recipe {name!r}: did you mean {close[0]}?"

@@ -163,7 +163,8 @@ def _start(
     for problem in passed_over:
         loop.say(f"passed over: {problem}")
     if loaded is not None:
-        loop.say(f"resumed from {loaded.path}")
+        complete = ": it is complete, nothing is left to train" if loop.step == loop.steps else ""
+        loop.say(f"resumed from {loaded.path}{complete}")
     elif resume:
         loop.say("no checkpoint yet: starting from the beginning")
     _write_environment(folder, loop, split)

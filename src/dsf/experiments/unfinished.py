@@ -1,9 +1,12 @@
 """Runs that are not at their end: killed, stopped, or still being trained."""
 
 import math
+from pathlib import Path
 
-from dsf.experiments.page.run import Run, as_float
+from dsf.data.files import read_json
+from dsf.experiments.page.run import Run, as_float, as_mapping
 from dsf.training import Checkpoints
+from dsf.training.checkpoints import STATE
 
 
 def unfinished(run: Run, checkpoint: str | None = None) -> str | None:
@@ -40,13 +43,26 @@ def unfinished_note(run: Run, checkpoint: str | None = None) -> str | None:
     )
 
 
+def _state(checkpoint: Path) -> object:
+    try:
+        return read_json(checkpoint / STATE)
+    except (OSError, ValueError):
+        return None
+
+
 def _step(checkpoint: str) -> int:
     return int(checkpoint.rpartition("-")[2])
 
 
 def _planned(run: Run) -> int | None:
-    """The steps of all epochs, by a line that says at which epoch a step was."""
+    """The steps of all epochs, by a checkpoint or a line that says at which epoch a step was."""
+    from dsf.experiments.run import CHECKPOINTS
+
     epochs = as_float(run.config.get("epochs"))
+    for path in Checkpoints(run.folder / CHECKPOINTS).paths():
+        steps = as_float(as_mapping(_state(path)).get("steps_per_epoch")) * epochs
+        if math.isfinite(steps):
+            return round(steps)
     for line in reversed(run.metrics):
         step, epoch = as_float(line.get("step")), as_float(line.get("epoch"))
         if step > 0 and epoch > 0 and math.isfinite(step / epoch * epochs):

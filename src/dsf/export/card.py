@@ -47,6 +47,7 @@ def model_card(source: Source, target: Target, hub: str | None = None) -> str:
         f'`huggingface_hub.snapshot_download("{hub}")` brings the folder from the Hub.'
         if hub
         else "",
+        _reading(source, arrays=target.loadings(source, ".")[0].arrays),
         _images(source),
         "## Results",
         _results(source),
@@ -81,6 +82,33 @@ def _block(source: Source, loading: Loading) -> str:
             f"    features = encode((images - mean) / std)  # (2, {source.features})\n",
         )
     return f"With {loading.library}, in this folder:\n\n```python\n{code}```"
+
+
+def _reading(source: Source, arrays: bool) -> str:
+    """How an image file becomes what the code above calls images."""
+    size = source.image_size
+    if source.shown_share < 1:
+        what = "the central square of 7/8 of the shorter side"
+        box = (
+            "    side = min(image.size) * 7 // 8\n"
+            "    left, top = (image.width - side) // 2, (image.height - side) // 2\n"
+            "    box = (left, top, left + side, top + side)\n"
+        )
+    else:
+        what, box = "the whole image", "    box = (0, 0, *image.size)\n"
+    code = (
+        "import numpy\nfrom PIL import Image\n\n\n"
+        "def read(path):\n"
+        '    image = Image.open(path).convert("RGB")\n'
+        f"{box}"
+        f"    image = image.resize(({size}, {size}), Image.Resampling.BILINEAR, box)\n"
+        '    return numpy.asarray(image, dtype="float32").transpose(2, 0, 1) / 255\n'
+    )
+    made = 'read("photo.jpg")' if arrays else 'torch.from_numpy(read("photo.jpg"))'
+    return (
+        f"From an image file, of which it is shown {what}, take `images = {made}[None]`, by\n\n"
+        f"```python\n{code}```"
+    )
 
 
 def _colours(source: Source) -> tuple[list[float], list[float]]:

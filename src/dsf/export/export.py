@@ -80,6 +80,7 @@ def export_run(
         sync_folder(place.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+    say(f"how to load it: {place / CARD}")
     if push_to:
         say(f"uploading to {push_to}")
         push(hub, place, push_to, private)

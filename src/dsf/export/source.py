@@ -83,6 +83,13 @@ class Source:
         of_this.sort(key=lambda found: found.get("data", {}).get("name") != own)
         return next((str(found["test_images"]) for found in of_this if "test_images" in found), "")
 
+    @property
+    def shown_share(self) -> float:
+        """The share of an image that is seen: as evaluations did, or as is usual for its size."""
+        if self.test_images:
+            return 1.0 if self.test_images.startswith("whole") else 0.875
+        return 1.0 if self.image_size <= 64 else 0.875
+
     def section(self) -> dict[str, Any]:
         """What ``dsf.from_pretrained`` needs to know."""
         return {

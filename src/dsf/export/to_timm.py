@@ -58,7 +58,7 @@ def make_config(source: Source, model: Model) -> dict[str, Any]:
             "input_size": [3, source.image_size, source.image_size],
             "fixed_input_size": transformer,
             "interpolation": "bilinear",
-            "crop_pct": _crop(source),
+            "crop_pct": source.shown_share,
             "crop_mode": "center",
             "mean": list(source.mean),
             "std": list(source.std),
@@ -67,13 +67,6 @@ def make_config(source: Source, model: Model) -> dict[str, Any]:
             "classifier": known.get("classifier"),
         },
     }
-
-
-def _crop(source: Source) -> float:
-    """The share of an image that is seen: as evaluations did, or as is usual for its size."""
-    if source.test_images:
-        return 1.0 if source.test_images.startswith("whole") else 0.875
-    return 1.0 if source.image_size <= 64 else 0.875
 
 
 class Timm(Target):

@@ -25,7 +25,7 @@ from dsf.data import files
 
 FORMAT = 1
 _TENSORS = "tensors.safetensors"
-_STATE = "state.json"
+STATE = "state.json"
 _NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -69,7 +69,7 @@ class Checkpoints:
             digest = files.write_file(aside / _TENSORS, data)
             state = state | {"format": FORMAT, "step": step}
             state |= {"tensors": {"sha256": digest, "bytes": len(data)}}
-            files.write_json(aside / _STATE, state | {"sha256": _digest(state)})
+            files.write_json(aside / STATE, state | {"sha256": _digest(state)})
         except OSError as error:
             shutil.rmtree(aside, ignore_errors=True)
             last, _ = self.newest()
@@ -106,27 +106,27 @@ class Checkpoints:
 
 def read(path: Path) -> Loaded:
     """Read a checkpoint and compare its checksums."""
-    for name in (_STATE, _TENSORS):
+    for name in (STATE, _TENSORS):
         if not (path / name).is_file():
             raise ValueError(f"{path} is not a whole checkpoint: it has no {name}")
-    state = files.read_json(path / _STATE)
+    state = files.read_json(path / STATE)
     expected = state.pop("sha256", None)
     if state.get("format") != FORMAT:
         raise ValueError(
-            f"{path / _STATE}: format must be {FORMAT}; got {state.get('format')!r}. "
+            f"{path / STATE}: format must be {FORMAT}; got {state.get('format')!r}. "
             "Use the version of dsf that wrote it"
         )
     if expected != _digest(state):
-        raise ValueError(f"{path / _STATE} is damaged: its checksum does not match its content")
+        raise ValueError(f"{path / STATE} is damaged: its checksum does not match its content")
     data = (path / _TENSORS).read_bytes()
     of_tensors = state["tensors"]
     if len(data) != of_tensors["bytes"]:
         raise ValueError(
             f"{path / _TENSORS} is damaged: it has {len(data):,} bytes, "
-            f"{_STATE} says {of_tensors['bytes']:,}"
+            f"{STATE} says {of_tensors['bytes']:,}"
         )
     if hashlib.sha256(data).hexdigest() != of_tensors["sha256"]:
-        raise ValueError(f"{path / _TENSORS} is damaged: its checksum is not that of {_STATE}")
+        raise ValueError(f"{path / _TENSORS} is damaged: its checksum is not that of {STATE}")
     try:
         tensors = load(data)
     except SafetensorError as error:
