@@ -20,9 +20,10 @@ def test_exports_and_prints_the_folder(small, tmp_path, capsys):
     assert main(["export", str(small), "--to", "timm", "-o", str(tmp_path / "out")]) == 0
     output, errors = capsys.readouterr()
     assert output == f"{tmp_path / 'out'}\n"
-    first, second = errors.splitlines()
+    first, second, third = errors.splitlines()
     assert first == "comparing features with step-00000002"
-    assert second.startswith("equal features: they differ by ")
+    assert second == f"how to load it: {tmp_path / 'out' / 'README.md'}"
+    assert third.startswith("equal features: they differ by ")
     assert (tmp_path / "out" / "README.md").is_file()
 
 
