@@ -123,7 +123,8 @@ def test_from_the_demo_to_timm(environment, tmp_path):
     found = call(environment / "dsf", "export", run, "--to", "timm", "-o", "out", folder=tmp_path)
     assert found.returncode == 0, found.stderr
     card = (tmp_path / "out" / "README.md").read_text()
-    [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    loading, reading = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    code = f"{loading}\n{reading}"
     found = call(environment / "python", "-c", code, folder=tmp_path / "out")
     assert found.returncode == 0, found.stderr
     found = call(environment / "dsf", "export", run, "--to", "onnx", folder=tmp_path)
