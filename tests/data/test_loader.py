@@ -325,6 +325,8 @@ class TestData:
         for either in (folder, f"folder:{folder}"):
             with pytest.raises(ValueError, match=r"in the sizes 16, 24: take stored_size=24, "):
                 make(either, 2)
+            with pytest.raises(ValueError, match=r"size must be in \[1, "):
+                make(either, 2, stored_size=0)
 
     def test_memory_formats_make_no_difference(self):
         data = images()

@@ -238,10 +238,11 @@ def _opened(data: Images, split: str, size: int | None) -> Split:
     if isinstance(data, Split):
         return data
     if isinstance(data, str):
-        return load(data, split, size or _prepared_size(data))
+        return load(data, split, _prepared_size(data) if size is None else size)
     if isinstance(data, Path):
         name = f"{PREFIX}{data}"
-        return prepare(name, size=size or _prepared_size(name)).split(split)
+        size = _prepared_size(name) if size is None else size
+        return prepare(name, size=size).split(split)
     if isinstance(data, Tensor):
         return Split.of_tensors(data)
     if isinstance(data, tuple) and len(data) == 2:
