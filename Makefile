@@ -66,9 +66,10 @@ bench: $(STAMP) ## measure speed against rivals
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/stream.py
 
-results: $(STAMP) ## write docs/results.md, its figures and benchmarks/README.md from results/
+results: $(STAMP) ## write docs/results.md, its figures and both READMEs' tables from results/
 	$(BIN)/dsf reproduce --render
 	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python tools/headline.py
 
 notebook: $(STAMP) ## run examples/tour.ipynb and keep what it shows, a minute or two
 	$(BIN)/python tools/run_notebook.py examples/tour.ipynb

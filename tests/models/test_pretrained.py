@@ -46,7 +46,8 @@ def test_the_hub(folder, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert from_pretrained("me/mine", revision="v1").num_features == 32
-    wanted = ["config.json", "model.safetensors"]
+    parts = ["model.safetensors.index.json", "model-*.safetensors"]
+    wanted = ["config.json", "model.safetensors", *parts]
     assert asked == [("me/mine", {"revision": "v1", "allow_patterns": wanted})]
 
 

@@ -1,6 +1,7 @@
 """The errors of a linear model, trained on clean images, on corrupted ones."""
 
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -71,11 +72,15 @@ class Corruption(Protocol):
             device=subject.device,
         )
         numbers = {"mce": found.mce, "clean_error": found.clean_error, "excess": found.excess}
-        if 1 in self.severities:
-            first = [errors[1] for errors in found.errors.values()]
-            numbers["mce_of_severity_1"] = sum(first) / len(first)
+        by_severity = {
+            severity: fmean(errors[severity] for errors in found.errors.values())
+            for severity in self.severities
+        }
+        if 1 in by_severity:
+            numbers["mce_of_severity_1"] = by_severity[1]
         details = {
             "by_type": found.by_type,
+            "by_severity": list(by_severity.values()),
             "errors": {name: list(row.values()) for name, row in found.errors.items()},
             "corruptions": found.protocol,
             "linear": trained.numbers,

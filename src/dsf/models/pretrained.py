@@ -1,15 +1,18 @@
 """Encoders that were exported: a folder, here or on the Hugging Face Hub, to a module."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dsf.models.encoders import create_encoder
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# Where there are several files of weights, as the Hub names them.
+INDEX, PARTS = "model.safetensors.index.json", "model-*.safetensors"
 # What config.json calls the part that is ours, and the version of it.
 SECTION, FORMAT = "dsf", 1
 # With these a library would fetch other weights than the folder's.
@@ -30,7 +33,8 @@ def from_pretrained(source: str | Path, *, revision: str | None = None) -> nn.Mo
 
     Its ``pretrained_cfg`` says how images are prepared (``input_size``, ``mean`` and ``std``), and
     ``num_features`` is F. It is in evaluation mode. Only JSON and safetensors are read, so that
-    nothing in the folder is executed.
+    nothing in the folder is executed. Weights that are kept in half precision or in several files
+    become one encoder in single precision.
 
     Args:
         source: a folder, or ``user/name`` on the Hub.
@@ -39,7 +43,7 @@ def from_pretrained(source: str | Path, *, revision: str | None = None) -> nn.Mo
     folder = _folder(source, revision)
     section = _section(folder)
     encoder = create_encoder(section["encoder"]["name"], **section["encoder"]["options"])
-    _fill(encoder, folder / WEIGHTS)
+    _fill(encoder, _files(folder, section.get("files", {})))
     side = section["image_size"]
     encoder.pretrained_cfg = {  # type: ignore[assignment]
         "input_size": (3, side, side),
@@ -70,7 +74,7 @@ def _folder(source: str | Path, revision: str | None) -> Path:
 
     try:
         found = huggingface_hub.snapshot_download(
-            source, revision=revision, allow_patterns=[CONFIG, WEIGHTS]
+            source, revision=revision, allow_patterns=[CONFIG, WEIGHTS, INDEX, PARTS]
         )
     except Exception as error:  # its errors have no ancestor of their own
         reason = str(error).strip().splitlines()[0]
@@ -83,7 +87,8 @@ def _folder(source: str | Path, revision: str | None) -> Path:
 def _section(folder: Path) -> dict[str, Any]:
     """What config.json says of the encoder."""
     for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
+        several = name == WEIGHTS and (folder / INDEX).is_file()
+        if not (folder / name).is_file() and not several:
             raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {name}")
     section = _read(folder / CONFIG).get(SECTION)
     if not isinstance(section, dict):
@@ -106,14 +111,43 @@ def _read(path: Path) -> dict[str, Any]:
     return read_json(path)
 
 
+def _files(folder: Path, checksums: Mapping[str, str]) -> list[Path]:
+    """The files of the weights, whole as far as their checksums are known."""
+    if (folder / WEIGHTS).is_file():
+        names = {WEIGHTS}
+    else:
+        names = set(_read(folder / INDEX).get("weight_map", {}).values())
+    if not names:
+        raise ValueError(f"{folder / INDEX} names no files: weight_map is missing or empty")
+    for name in sorted(names):
+        if Path(name).name != name:
+            raise ValueError(f"{folder / INDEX} must name files of its own folder; got {name!r}")
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} lacks {name}, a part of its weights")
+        if name in checksums and _sha256(folder / name) != checksums[name]:
+            raise ValueError(f"{folder / name} is damaged: its checksum is not that in {CONFIG}")
+    return [folder / name for name in sorted(names)]
+
+
+def _sha256(path: Path) -> str:
+    from dsf.data.files import sha256
+
+    return sha256(path)
+
+
 @torch.no_grad()
-def _fill(encoder: nn.Module, path: Path) -> None:
+def _fill(encoder: nn.Module, paths: list[Path]) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    tensors: dict[str, Tensor] = {}
+    for path in paths:
+        try:
+            tensors |= load_file(path)
+        except SafetensorError as error:
+            raise ValueError(f"{path} is not a safetensors file: {error}") from None
     try:
-        encoder.load_state_dict(load_file(path))
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file: {error}") from None
+        encoder.load_state_dict(tensors)  # copied, into single precision
     except RuntimeError as error:
-        raise ValueError(f"{path} does not belong to its {CONFIG}: {error}") from None
+        where = paths[0] if len(paths) == 1 else paths[0].parent / INDEX
+        raise ValueError(f"{where} does not belong to its {CONFIG}: {error}") from None

@@ -36,7 +36,7 @@ def test_numbers(plan, tmp_path):
     assert outcome.knn == pytest.approx(51)
     assert outcome.linear_fast == pytest.approx(54)
     assert outcome.linear_paper == pytest.approx(55)  # of the corruption benchmark
-    assert outcome.mce == pytest.approx(38)
+    assert (outcome.mce, outcome.mce_all) == (pytest.approx(38), pytest.approx(43))
     assert outcome.score == pytest.approx(51.8)
     assert outcome.test_images == 10_000
     assert (outcome.seconds, outcome.gibibytes) == (4.0, 3.0)
@@ -44,6 +44,35 @@ def test_numbers(plan, tmp_path):
     assert outcome.curve("margin") == [(1, 0.1), (2, 0.2)]
     assert outcome.curve("projection", "seconds", "knn") == [(0.0, 0.25), (4.0, 0.52)]
     assert outcome.curve("nothing") == []
+
+
+def test_what_a_result_lacks(plan):
+    content = tiny_plan.made_up(plan, "table1/dsf")
+    every = ("knn", "knn-leave-one-out", "linear", "linear-paper", "corruption")
+    assert Outcome(content).lacks(every) == []
+    entry = content["evaluations"].pop("corruption linear=linear-paper")
+    del content["evaluations"]["linear"]
+    assert Outcome(content).lacks(every) == ["linear", "linear-paper", "corruption"]
+    entry["protocol"]["severities"] = [1]
+    content["evaluations"]["corruption linear=linear-paper severities=1"] = entry
+    outcome = Outcome(content)
+    assert outcome.lacks(every) == ["linear", "corruption"]  # the one of all severities
+    assert outcome.mce == pytest.approx(40)
+    assert Outcome(content | {"failure": "not finite"}).lacks(every) == []
+
+
+def test_compiling_is_not_counted_among_the_seconds(plan):
+    content = tiny_plan.made_up(plan, "table1/dsf")
+    content["training"] = {"device_seconds": 2 * 207.0, "processes": 2}
+    content["curve"] = {"epoch": [1, 4, 7, 8], "seconds": [103.0, 112.0, 203.0, 206.0]}
+    outcome = Outcome(content)
+    assert outcome.start == pytest.approx(100)  # and not what a later pause took
+    assert outcome.seconds == pytest.approx(214)
+    assert outcome.spent == 414.0
+    content["curve"] = {"epoch": [1, 2, 3], "seconds": [1.0, 3.0, 5.0]}
+    assert Outcome(content).seconds == 414.0
+    content["curve"] = {"epoch": [1], "seconds": [103.0]}
+    assert Outcome(content).seconds == 414.0  # nothing to compare the only epoch with
 
 
 def test_what_was_not_measured_is_no_number(plan):

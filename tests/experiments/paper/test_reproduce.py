@@ -10,8 +10,10 @@ from dsf.experiments.evaluations import Choices, evaluate
 from dsf.experiments.paper import reproduce as module
 from dsf.experiments.paper.claim import claimed
 from dsf.experiments.paper.document import Book, render
+from dsf.experiments.paper.listing import standings
 from dsf.experiments.paper.outcome import read_outcome, result_path
 from dsf.experiments.paper.reproduce import reproduce
+from dsf.experiments.paper.weights import export_weights
 from dsf.training import Interrupted
 from dsf.training.health import NonFiniteLossError
 
@@ -98,6 +100,42 @@ def test_killed_in_evaluation_it_goes_on(copy, monkeypatch):
     assert "knn: kept, as it is there already" in said
     assert "linear: evaluating" in said
     assert read_outcome(results, name).linear_fast == whole.linear_fast
+
+
+def _without_linear(results, name):
+    path = result_path(results, name)
+    content = json.loads(path.read_text())
+    entry = content["evaluations"].pop("linear")
+    path.write_text(json.dumps(content))
+    return entry
+
+
+def test_evaluations_that_a_result_lacks_are_added(copy, monkeypatch, tmp_path):
+    """From its folder, or where that is gone from its exported weights; without training."""
+    plan, results, runs = copy
+    name, said = "table1/dsf", []
+    entry = _without_linear(results, name)
+    (standing,) = standings(plan, [name], results, runs)
+    assert standing.state == "done"
+    assert standing.about.endswith("; lacks linear")
+    monkeypatch.setattr(module, "train", None)
+    reproduce(plan, [name], results, runs, say=said.append, show=False)
+    assert said[0] == f"{name}: done but for linear"
+    again = read_outcome(results, name).content["evaluations"]["linear"]
+    assert again == entry  # kept in the run folder
+    weights = tmp_path / "weights"
+    export_weights(runs / name, weights / name)
+    shutil.rmtree(runs)
+    _without_linear(results, name)
+    reproduce(plan, [name], results, runs, weights=weights, show=False)
+    found = read_outcome(results, name).content["evaluations"]
+    assert list(found) == ["knn", "linear"]
+    assert found["linear"]["protocol"] == entry["protocol"] | {"kept_in": "float16"}
+    assert found["linear"]["accuracy"] == pytest.approx(entry["accuracy"], abs=0.02)
+    _without_linear(results, name)
+    shutil.rmtree(weights)
+    reproduce(plan, [name], results, runs, weights=weights, say=said.append, show=False)
+    assert "done already but for linear, as its encoder is gone, in " in said[-1]
 
 
 def test_a_run_without_its_tuning(finished, tmp_path):
@@ -200,13 +238,15 @@ def test_the_paper_s_evaluations(finished, monkeypatch):
     monkeypatch.setattr("dsf.data.corruptions.CORRUPTIONS", ("contrast", "pixelate"))
     _, folder, _ = finished
     name, choices = module._EVALUATIONS["corruption"]
-    assert choices == Choices(linear="paper", severities=(1,))
+    assert choices == Choices(linear="paper")
     found = evaluate(folder / "runs" / "table1" / "dsf", [name], "cpu", choices=choices)
     ((key, entry),) = found.items()
-    assert key == "corruption linear=linear-paper severities=1"
-    assert entry["protocol"]["severities"] == [1]
+    assert key == "corruption linear=linear-paper"
+    assert entry["protocol"]["severities"] == [1, 2, 3, 4, 5]
     assert entry["protocol"]["linear"]["name"] == "linear-paper"
-    assert entry["mce"] == entry["mce_of_severity_1"]
+    by_severity = entry["details"]["by_severity"]
+    assert entry["mce"] == pytest.approx(sum(by_severity) / 5)
+    assert entry["mce_of_severity_1"] == by_severity[0]
     assert entry["details"]["linear"]["accuracy"] == pytest.approx(1 - entry["clean_error"])
 
 

@@ -4,14 +4,13 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from dsf.data.files import read_json
 from dsf.experiments.evaluations import Choices, evaluate
 from dsf.experiments.paper.configuration import Configuration
 from dsf.experiments.paper.folder import is_trained
 from dsf.experiments.paper.outcome import Outcome, read_outcome
 from dsf.experiments.paper.plan import Finetuning, Plan
 from dsf.experiments.paper.reduce import reduced_finetuning
-from dsf.experiments.paper.weights import ABOUT, open_weights
+from dsf.experiments.paper.weights import checkpoint_of, open_weights
 from dsf.experiments.subjects import check_prepared
 from dsf.training.signals import stopped_at_once
 
@@ -69,10 +68,8 @@ def find_encoder(of: str, trained: Outcome, runs: Path, weights: Path | None) ->
     """
     if is_trained(runs / of):
         return runs / of
-    if weights is None or not (weights / of / ABOUT).is_file():
-        return None
-    own = read_json(weights / of / ABOUT).get("checkpoint_sha256")
-    return weights / of if own is not None and own in trained.checkpoints else None
+    own = None if weights is None else checkpoint_of(weights / of)
+    return weights / of if weights is not None and own in trained.checkpoints else None
 
 
 def check_finetuning(

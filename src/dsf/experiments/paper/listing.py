@@ -66,6 +66,7 @@ def shown_outcome(outcome: Outcome) -> str:
         ("linear", outcome.linear_fast),
         ("paper's", outcome.linear_paper),
         ("mCE", outcome.mce),
+        ("of all severities", outcome.mce_all),
         ("leave-one-out kNN", outcome.score),
         ("fine-tuned", outcome.finetuned),
     )
@@ -89,7 +90,11 @@ def _standing(plan: Plan, name: str, results: Path, runs: Path) -> Standing:
         other = "its tuning is gone"
     if other is not None:
         return Standing(name, "other", other, minutes)
-    return Standing(name, "done", shown_outcome(outcome), minutes)
+    run, about = plan.every[name], shown_outcome(outcome)
+    wanted = () if run.finetuning else plan.evaluations[run.evaluations].names
+    if lacking := outcome.lacks(wanted):
+        about += f"; lacks {', '.join(lacking)}"
+    return Standing(name, "done", about, minutes)
 
 
 def _waits_for(plan: Plan, name: str, results: Path) -> str:

@@ -44,7 +44,7 @@ def reduced(folder: Path) -> dict[str, Any]:
         "training": results.pop("training", {}),
         **_curves(lines),
         "warnings": [line.get("text", "") for line in lines if line["kind"] == "warning"][-1:],
-        "evaluations": {name: _evaluation(entry) for name, entry in results.items()},
+        "evaluations": reduced_evaluations(results),
     }
 
 
@@ -64,8 +64,13 @@ def reduced_finetuning(settings: Mapping[str, Any], entries: Mapping[str, Any]) 
         "curve": {},
         "knn": {},
         "warnings": [],
-        "evaluations": {name: _evaluation(entry) for name, entry in entries.items()},
+        "evaluations": reduced_evaluations(entries),
     }
+
+
+def reduced_evaluations(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """What is worth keeping of evaluations."""
+    return {name: _evaluation(entry) for name, entry in entries.items()}
 
 
 def _curves(lines: Sequence[Line]) -> dict[str, Any]:

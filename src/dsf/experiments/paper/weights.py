@@ -4,45 +4,36 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load, save
-from torch import Tensor, nn
+from safetensors.torch import save
+from torch import Tensor
 
-from dsf.data.files import read_json, sha256, write_file, write_json
+from dsf.data.files import read_json, write_file, write_json
 from dsf.evaluation import KNN, Subject
-from dsf.experiments import build
-from dsf.experiments.subjects import (
-    Opened,
-    about_run,
-    choose_device,
-    load_run,
-    make_task,
-    usual_size,
-)
-from dsf.models import create_encoder
+from dsf.experiments.subjects import Opened, choose_device, make_task, usual_size
+from dsf.export.source import read_source
+from dsf.models import from_pretrained
+from dsf.models.pretrained import CONFIG, INDEX, PARTS, SECTION
 
-FORMAT = 1
-ABOUT = "encoder.json"
 _PART = 15 << 20  # bytes of tensors a file
 
 
 def export_weights(run: Path, folder: Path) -> list[Path]:
-    """Write the encoder of a run.
+    """Write the encoder of a run for ``dsf.from_pretrained``.
 
     Weights of two and more dimensions become float16. The others stay as they are: they take no
     room, and the variances of BatchNorm span more than half precision does.
 
     Args:
         run: its folder, with a checkpoint.
-        folder: where to; safetensors files and a JSON file that says what they are.
+        folder: where to; safetensors files, and JSON files that say what they are.
 
     Returns:
-        The paths, the JSON file first.
+        The paths, config.json first.
     """
-    settings, method, checkpoint = load_run(run, "cpu")
-    recipe = build.view_recipe(settings)
+    source = read_source(run)
     tensors = {
         name: (value.half() if value.dim() > 1 else value).contiguous()
-        for name, value in method.encoder.state_dict().items()
+        for name, value in source.encoder.state_dict().items()
     }
     parts: list[dict[str, Tensor]] = [{}]
     for name, value in tensors.items():
@@ -50,43 +41,33 @@ def export_weights(run: Path, folder: Path) -> list[Path]:
             parts.append({})
         parts[-1][name] = value
     folder.mkdir(parents=True, exist_ok=True)
-    written = {}
+    checksums: dict[str, str] = {}
+    places: dict[str, str] = {}
     for number, part in enumerate(parts, 1):
-        path = folder / f"encoder-{number}-of-{len(parts)}.safetensors"
-        written[path.name] = write_file(path, save(part))
-    about: dict[str, Any] = {
-        "format": FORMAT,
-        **about_run(settings, checkpoint),
-        "image_size": settings.views.size,
-        "mean": recipe.mean,
-        "std": recipe.std,
-        "files": written,
+        path = folder / PARTS.replace("*", f"{number:05}-of-{len(parts):05}")
+        checksums[path.name] = write_file(path, save(part))
+        places |= dict.fromkeys(part, path.name)
+    index = {"metadata": {"total_size": _size(tensors)}, "weight_map": places}
+    write_json(folder / INDEX, index)
+    own = {
+        "checkpoint": source.checkpoint,
+        "views_size": source.settings.views.size,
+        "kept_in": "float16",
+        "files": checksums,
     }
-    write_json(folder / ABOUT, about)
-    return [folder / ABOUT, *(folder / name for name in written)]
+    write_json(folder / CONFIG, {SECTION: source.section() | own})
+    return [folder / name for name in (CONFIG, INDEX, *checksums)]
 
 
-def load_weights(folder: Path | str) -> nn.Module:
-    """The encoder that ``export_weights`` wrote, in single precision and evaluation mode.
-
-    It maps images (N, 3, H, W), normalised by the ``mean`` and ``std`` of its JSON file, to
-    features.
-    """
-    folder = Path(folder)
-    about = read_json(folder / ABOUT)
-    if about.get("format") != FORMAT:
-        raise ValueError(f"{folder / ABOUT}: format must be {FORMAT}; got {about.get('format')!r}")
-    tensors: dict[str, Tensor] = {}
-    for name, expected in about["files"].items():
-        if sha256(folder / name) != expected:
-            raise ValueError(f"{folder / name} is damaged: its checksum is not that in {ABOUT}")
-        tensors |= load((folder / name).read_bytes())
-    encoder = create_encoder(about["encoder"]["name"], **about["encoder"]["options"])
-    encoder.load_state_dict(tensors)  # copies into tensors of single precision
-    return encoder.eval()
+def checkpoint_of(folder: Path) -> str | None:
+    """The checksum of the checkpoint that exported weights are of; None where there are none."""
+    path = folder / CONFIG
+    return _about(folder).get("checkpoint_sha256") if path.is_file() else None
 
 
-def open_weights(folder: Path | str, data: str, device: str = "auto", seed: int = 0) -> Opened:
+def open_weights(
+    folder: Path, data: str, device: str = "auto", seed: int = 0, limit: int | None = None
+) -> Opened:
     """The encoder that ``export_weights`` wrote, to be evaluated on a data set as its run is.
 
     Args:
@@ -94,24 +75,29 @@ def open_weights(folder: Path | str, data: str, device: str = "auto", seed: int 
         data: NAME or NAME:SIZE.
         device: cpu, cuda or auto.
         seed: of all that is random; that of the run gives what the run would.
+        limit: only the first so many training images.
     """
-    folder = Path(folder)
-    about = read_json(folder / ABOUT)
-    encoder = load_weights(folder)
+    about = _about(folder)
+    encoder = from_pretrained(folder)
     place = torch.device(choose_device(device))
-    task = make_task(data, None, None, place)
-    names = ("encoder", "weights", "checkpoint", "checkpoint_sha256")
+    task = make_task(data, None, limit, place)
+    names = ("encoder", "checkpoint", "checkpoint_sha256", "kept_in")
     subject = Subject(
         encoder,
         task,
-        size=usual_size(encoder, task, about["image_size"]),
+        size=usual_size(encoder, task, about["views_size"]),
         mean=about["mean"],
         std=about["std"],
         device=place,
         autocast=torch.bfloat16 if place.type == "cuda" else None,
-        about={name: about.get(name) for name in names} | {"kept_in": "float16"},
+        about={"weights": "trained", **{name: about.get(name) for name in names}},
     )
     return Opened(subject, folder, KNN(), seed, data)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_json(folder / CONFIG).get(SECTION, {})
+    return found
 
 
 def _size(tensors: dict[str, Tensor]) -> int:

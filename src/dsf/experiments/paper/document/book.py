@@ -20,6 +20,7 @@ MEASURES: dict[str, Measure] = {
     "linear": lambda outcome: outcome.linear_paper,
     "linear, fast": lambda outcome: outcome.linear_fast,
     "mCE": lambda outcome: outcome.mce,
+    "mCE, all": lambda outcome: outcome.mce_all,
     "kNN, left out": lambda outcome: outcome.score,
 }
 SHORT = ("kNN", "kNN, backbone", "linear, fast")

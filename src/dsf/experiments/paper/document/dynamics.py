@@ -50,7 +50,7 @@ def convergence(book: Book) -> str | None:
     return join(
         "## Accuracy against time",
         "Each point is a run of its own, with its own learning rate schedule, trained to its end. "
-        "GPU time is that of training alone.",
+        "GPU time is that of training alone, without compilation.",
         book.partial(names),
         " ".join(filter(None, charts)),
         during and join("The runs of Table 1 while they train:", during),
@@ -68,7 +68,8 @@ def _series(book: Book, names: Sequence[str], measure: str) -> list[Series]:
 
 
 def _minutes(outcome: Outcome) -> list[Point]:
-    return [(x / 60, 100 * y) for x, y in outcome.curve("projection", "seconds", "knn")]
+    found, start = outcome.curve("projection", "seconds", "knn"), outcome.start
+    return [(max(0.0, x - start) / 60, 100 * y) for x, y in found]
 
 
 def longest(book: Book, method: str) -> tuple[str, Outcome] | None:

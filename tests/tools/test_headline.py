@@ -1,0 +1,38 @@
+from pathlib import Path
+
+import headline as tool
+import pytest
+import tiny_plan
+
+from dsf.experiments.paper.document import Book
+from dsf.experiments.paper.outcome import Outcome
+from dsf.experiments.paper.plan import load_plan
+
+ROOT = Path(__file__).parents[2]
+PLAN = load_plan("cifar10")
+
+
+def test_the_readme_is_what_the_results_make():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    made = tool.headline(Book.read(PLAN, ROOT / "results" / "cifar10"))
+    assert text == tool.replaced(text, made), "stale: run `make results`"
+    assert (ROOT / tool.FIGURE).is_file()
+    first = text.partition("\n## ")[0]
+    assert tool.FIGURE in first  # on the first screen
+
+
+def test_ours_beside_the_papers():
+    name = "table1/dsf"
+    text = tool.headline(Book(PLAN, {name: Outcome(tiny_plan.made_up(PLAN, name, rank=2))}))
+    ours = "51.00 (90.04) | 55.00 (91.21) | 43.00 (16.20) | 8.3"
+    assert f"| DSF | 250 | {ours} |" in text
+    unknown = "*not run* (88.44) | *not run* (88.10) | *not run* (19.03) | *not run*"
+    assert f"| MoCo | 1000 | {unknown} |" in text
+
+
+def test_the_marks():
+    text = tool.replaced(f"a\n{tool.BEGIN}old\n{tool.END}b\n", "new")
+    assert text == f"a\n{tool.BEGIN}\nnew\n\n{tool.END}b\n"
+    assert tool.replaced(text, "new") == text
+    with pytest.raises(ValueError, match="must have the lines"):
+        tool.replaced("nothing", "new")
