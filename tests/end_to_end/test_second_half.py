@@ -67,7 +67,7 @@ def test_from_pictures_to_the_document(tmp_path, monkeypatch, capsys, name):
         outcome = outcomes[f"table1/{method}"]
         for value in (outcome.knn, outcome.linear_fast, outcome.linear_paper, outcome.mce):
             assert 0 <= value <= 100
-        corruption = outcome.content["evaluations"]["corruption linear=linear-paper severities=1"]
+        corruption = outcome.content["evaluations"]["corruption linear=linear-paper"]
         assert len(corruption["details"]["by_type"]) == 18
         assert outcome.curve("margin")
         assert outcome.views > 0
