@@ -1,6 +1,8 @@
 """Write the README's table and figure of the paper's main result from results/cifar10.
 
-python tools/headline.py        # or `make results`
+    python tools/headline.py        # or `make results`
+
+It stands between two marks, and a test holds it to the results.
 """
 
 from pathlib import Path
@@ -17,9 +19,9 @@ BEGIN, END = "<!-- made by `make results` -->\n", "<!-- until here -->\n"
 COLUMNS = {"kNN": "knn", "linear": "linear", "mCE, all": "mce"}
 
 _TEXT = """\
-CIFAR-10, ResNet-18, equal numbers of views for all: accuracy in per cent, error under corruption,
-and minutes of training on one H200; in brackets what the paper reports. [What it means, every other
-run, and what did not hold](docs/results.md)."""
+CIFAR-10, ResNet-18, equal numbers of views for all: accuracy in per cent, error under corruptions
+of all severities, and minutes of training on one H200; in brackets what the paper reports.
+[What it means, every other run, and what did not hold](docs/results.md)."""
 
 
 def headline(book: Book) -> str:

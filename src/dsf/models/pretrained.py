@@ -42,8 +42,9 @@ def from_pretrained(source: str | Path, *, revision: str | None = None) -> nn.Mo
     """
     folder = _folder(source, revision)
     section = _section(folder)
+    paths = _files(folder, section.get("files", {}))
     encoder = create_encoder(section["encoder"]["name"], **section["encoder"]["options"])
-    _fill(encoder, _files(folder, section.get("files", {})))
+    _fill(encoder, paths)
     side = section["image_size"]
     encoder.pretrained_cfg = {  # type: ignore[assignment]
         "input_size": (3, side, side),
@@ -86,10 +87,8 @@ def _folder(source: str | Path, revision: str | None) -> Path:
 
 def _section(folder: Path) -> dict[str, Any]:
     """What config.json says of the encoder."""
-    for name in (CONFIG, WEIGHTS):
-        several = name == WEIGHTS and (folder / INDEX).is_file()
-        if not (folder / name).is_file() and not several:
-            raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {name}")
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {CONFIG}")
     section = _read(folder / CONFIG).get(SECTION)
     if not isinstance(section, dict):
         raise ValueError(f"{folder / CONFIG} was not written by dsf: it has no {SECTION!r}")
@@ -113,9 +112,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _files(folder: Path, checksums: Mapping[str, str]) -> list[Path]:
     """The files of the weights, whole as far as their checksums are known."""
-    if (folder / WEIGHTS).is_file():
-        names = {WEIGHTS}
-    else:
+    names = {WEIGHTS}
+    if not (folder / WEIGHTS).is_file():
+        if not (folder / INDEX).is_file():
+            raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {WEIGHTS}")
         names = set(_read(folder / INDEX).get("weight_map", {}).values())
     if not names:
         raise ValueError(f"{folder / INDEX} names no files: weight_map is missing or empty")

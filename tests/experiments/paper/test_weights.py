@@ -52,8 +52,6 @@ def test_they_are_evaluated_as_any_encoder(run, tmp_path, monkeypatch):
 
 def test_damaged_files(run, tmp_path):
     _, index, first, _ = weights.export_weights(run, tmp_path)
-    assert weights.checkpoint_of(tmp_path) is not None
-    assert weights.checkpoint_of(tmp_path / "elsewhere") is None
     content = bytearray(first.read_bytes())
     content[-1] ^= 1
     first.write_bytes(content)

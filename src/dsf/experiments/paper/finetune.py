@@ -6,11 +6,10 @@ from typing import Any
 
 from dsf.experiments.evaluations import Choices, evaluate
 from dsf.experiments.paper.configuration import Configuration
-from dsf.experiments.paper.folder import is_trained
 from dsf.experiments.paper.outcome import Outcome, read_outcome
 from dsf.experiments.paper.plan import Finetuning, Plan
 from dsf.experiments.paper.reduce import reduced_finetuning
-from dsf.experiments.paper.weights import checkpoint_of, open_weights
+from dsf.experiments.paper.weights import find_encoder, open_weights
 from dsf.experiments.subjects import check_prepared
 from dsf.training.signals import stopped_at_once
 
@@ -55,21 +54,6 @@ def finetune(
             say=say,
         )
     return reduced_finetuning(trained.content["settings"], entries)
-
-
-def find_encoder(of: str, trained: Outcome, runs: Path, weights: Path | None) -> Path | None:
-    """The folder of a run that was trained, or of its exported encoder; None without either.
-
-    Args:
-        of: the run.
-        trained: its result: an encoder with another checksum is not that of this run.
-        runs: where the run folders lie.
-        weights: where exported encoders lie.
-    """
-    if is_trained(runs / of):
-        return runs / of
-    own = None if weights is None else checkpoint_of(weights / of)
-    return weights / of if weights is not None and own in trained.checkpoints else None
 
 
 def check_finetuning(

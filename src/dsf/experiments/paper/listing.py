@@ -90,9 +90,8 @@ def _standing(plan: Plan, name: str, results: Path, runs: Path) -> Standing:
         other = "its tuning is gone"
     if other is not None:
         return Standing(name, "other", other, minutes)
-    run, about = plan.every[name], shown_outcome(outcome)
-    wanted = () if run.finetuning else plan.evaluations[run.evaluations].names
-    if lacking := outcome.lacks(wanted):
+    about = shown_outcome(outcome)
+    if lacking := outcome.lacks(plan.wanted(name)):
         about += f"; lacks {', '.join(lacking)}"
     return Standing(name, "done", about, minutes)
 

@@ -262,6 +262,11 @@ class Plan(Part):
         """The names of a method's candidates."""
         return [name for name, run in self.every.items() if run.candidate and run.method == method]
 
+    def wanted(self, name: str) -> tuple[Evaluation, ...]:
+        """The evaluations that a run is to have; fine-tuning is one by itself, and has none."""
+        run = self.every[name]
+        return () if run.finetuning else self.evaluations[run.evaluations].names
+
     def label(self, name: str) -> str:
         """What a run is called in tables."""
         run = self.every[name]

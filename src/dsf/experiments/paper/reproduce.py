@@ -17,7 +17,7 @@ from dsf.experiments.paper.configuration import (
     difference,
     settings_difference,
 )
-from dsf.experiments.paper.finetune import check_finetuning, find_encoder, finetune
+from dsf.experiments.paper.finetune import check_finetuning, finetune
 from dsf.experiments.paper.outcome import (
     FORMAT,
     Outcome,
@@ -27,7 +27,7 @@ from dsf.experiments.paper.outcome import (
 )
 from dsf.experiments.paper.plan import Evaluation, Finetuning, Plan
 from dsf.experiments.paper.reduce import reduced, reduced_evaluations
-from dsf.experiments.paper.weights import open_weights
+from dsf.experiments.paper.weights import find_encoder, open_weights
 from dsf.experiments.run import CONFIG, RESULTS, train
 from dsf.experiments.subjects import Opened
 from dsf.training.health import NonFiniteLossError
@@ -86,7 +86,7 @@ def reproduce(
     for name in names:
         asked = configure(plan, name, results, overrides)
         outcome = _done(asked, results)
-        lacking = _lacking(plan, asked, outcome) if outcome else []
+        lacking = outcome.lacks(plan.wanted(name)) if outcome else []
         source = find_encoder(name, outcome, runs, weights) if outcome and lacking else None
         if outcome is not None and source is None:
             gone = f" but for {', '.join(lacking)}, as its encoder is gone" if lacking else ""
@@ -187,22 +187,15 @@ def _done(asked: Configuration, results: Path) -> Outcome | None:
     return outcome
 
 
-def _lacking(plan: Plan, asked: Configuration, outcome: Outcome) -> list[Evaluation]:
-    """The evaluations that the plan has and a result has not."""
-    if asked.finetuning is not None:
-        return []
-    return outcome.lacks(plan.evaluations[plan.every[asked.name].evaluations].names)
-
-
 def _twin(plan: Plan, asked: Configuration, results: Path) -> Outcome | None:
     """A result of the same settings: tuning may choose what another run is told to take."""
     if asked.finetuning is not None:
         return None
-    wanted = set(plan.evaluations[plan.every[asked.name].evaluations].names)
+    wanted = set(plan.wanted(asked.name))
     for name, run in plan.every.items():
         if run.finetuning is not None:
             continue
-        if name != asked.name and wanted <= set(plan.evaluations[run.evaluations].names):
+        if name != asked.name and wanted <= set(plan.wanted(name)):
             outcome = read_outcome(results, name)
             if outcome is not None and difference(outcome, asked) is None:
                 return outcome
@@ -227,8 +220,8 @@ def _run(
         content["failure"] = str(error).split(";")[0]
     else:
         with stopped_at_once("evaluations"):
-            names = plan.evaluations[plan.every[asked.name].evaluations].names
-            _evaluate(folder, names, asked.settings.device, folder, say)
+            wanted = plan.wanted(asked.name)
+            _evaluate(folder, wanted, asked.settings.device, folder, say)
     path = write_outcome(results, asked.name, content | reduced(folder))
     say(f"{asked.name}: {content.get('failure', 'done')}, in {path}")
 

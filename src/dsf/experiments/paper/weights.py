@@ -9,6 +9,8 @@ from torch import Tensor
 
 from dsf.data.files import read_json, write_file, write_json
 from dsf.evaluation import KNN, Subject
+from dsf.experiments.paper.folder import is_trained
+from dsf.experiments.paper.outcome import Outcome
 from dsf.experiments.subjects import Opened, choose_device, make_task, usual_size
 from dsf.export.source import read_source
 from dsf.models import from_pretrained
@@ -59,10 +61,21 @@ def export_weights(run: Path, folder: Path) -> list[Path]:
     return [folder / name for name in (CONFIG, INDEX, *checksums)]
 
 
-def checkpoint_of(folder: Path) -> str | None:
-    """The checksum of the checkpoint that exported weights are of; None where there are none."""
-    path = folder / CONFIG
-    return _about(folder).get("checkpoint_sha256") if path.is_file() else None
+def find_encoder(of: str, trained: Outcome, runs: Path, weights: Path | None) -> Path | None:
+    """The folder of a run that was trained, or of its exported encoder; None without either.
+
+    Args:
+        of: the run.
+        trained: its result: an encoder with another checksum is not that of this run.
+        runs: where the run folders lie.
+        weights: where exported encoders lie.
+    """
+    if is_trained(runs / of):
+        return runs / of
+    if weights is None or not (weights / of / CONFIG).is_file():
+        return None
+    own = _about(weights / of).get("checkpoint_sha256")
+    return weights / of if own in trained.checkpoints else None
 
 
 def open_weights(
