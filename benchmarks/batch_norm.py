@@ -8,9 +8,9 @@ definition, 8 BatchNorms each on its own slice (which take too long to compile),
 """
 
 import torch
-from report import Report, milliseconds, parse, peak_mib, provenance, save, show
 from torch import Tensor, nn
 
+from dsf.benchmarks.report import Report, milliseconds, parse, peak_mib, provenance, save, show
 from dsf.models import create_encoder, split_batch_norm
 
 SPLITS, SEED = 8, 0
@@ -80,11 +80,11 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cudnn.benchmark = True
     report: Report = {
-        "provenance": provenance("benchmarks/batch_norm.py", arguments, seed=SEED, device=device)
+        "provenance": provenance("python benchmarks/batch_norm.py", seed=SEED, device=device)
     }
     report["rows"] = measure(device, arguments.repeats)
     show(f"ResNet forward and backward on {device}", report["rows"])
-    save(report, arguments)
+    save(report, arguments.json)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ Without the package imagecorruptions, frost takes noise for its textures: the ti
 """
 
 import io
-import os
 import sys
 import tempfile
 import time
@@ -26,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from report import Report, milliseconds, parse, provenance, save, show
 from torch import Tensor, nn
 
+from dsf.benchmarks.report import CORES, Report, milliseconds, parse, provenance, save, show
 from dsf.data import load
 from dsf.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from dsf.data.corruptions.constants import CIFAR
@@ -239,11 +238,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         report: Report = {
             "provenance": provenance(
-                "benchmarks/corruption.py",
-                arguments,
+                "python benchmarks/corruption.py",
                 seed=SEED,
                 device=device,
-                cores=len(os.sched_getaffinity(0)),
+                cores=CORES,
                 threads=torch.get_num_threads(),
                 pillow=Image.__version__,
                 frost_textures=ensure_textures(folder),
@@ -264,13 +262,13 @@ def main() -> None:
             f"{IMAGES[device]:,} images through {ENCODER[device][0]}, on {where}",
             rows,
         )
-        save(report, arguments)
+        save(report, arguments.json)
         report["types"] = by_type(device, repeats)
         show(f"{BATCH[device]:,} images, mean over severities, on {where}", report["types"])
-        save(report, arguments)
+        save(report, arguments.json)
         report["rivals"] = beside_rivals(device, repeats)
         show(f"100 images of severity {RIVAL_SEVERITY}, ms", report["rivals"])
-    save(report, arguments)
+    save(report, arguments.json)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,15 @@ random bytes: what they show changes nothing about the time. On a CPU 2 epochs o
 the small ResNet.
 """
 
-import os
 import time
 import warnings
 from importlib.metadata import version
 from typing import NamedTuple
 
 import torch
-from report import Report, milliseconds, parse, provenance, save, show
 from torch import Tensor
 
+from dsf.benchmarks.report import CORES, Report, milliseconds, parse, provenance, save, show
 from dsf.evaluation import LabelledImages, LinearPaper, Subject, Task, hold_out, linear_fast
 from dsf.evaluation.linear import WEIGHT_DECAYS
 from dsf.models import create_encoder
@@ -130,11 +129,10 @@ def main() -> None:
     samples = make(train, test, width, device)
     report: Report = {
         "provenance": provenance(
-            "benchmarks/linear.py",
-            arguments,
+            "python benchmarks/linear.py",
             seed=SEED,
             device=device,
-            cores=len(os.sched_getaffinity(0)),
+            cores=CORES,
             threads=torch.get_num_threads(),
             weight_decays=list(WEIGHT_DECAYS),
         )
@@ -143,7 +141,7 @@ def main() -> None:
     where = report["provenance"]["gpu"] or device
     report["paper"] = paper(device)
     show(f"`paper` on {where}", [report["paper"]])
-    save(report, arguments)
+    save(report, arguments.json)
     mine = ours(samples)
     repeats = 1 if device == "cuda" else min(5, arguments.repeats)  # ten calls a repeat on CUDA
     own = milliseconds(lambda: ours(samples), device, repeats)
@@ -168,7 +166,7 @@ def main() -> None:
     report |= {"train": train, "test": test, "dimension": width, "rows": rows}
     settings = f"{len(WEIGHT_DECAYS)} weight decays"
     show(f"{train:,} x {width} to train, {test:,} to test, {settings}, dsf on {where}", rows)
-    save(report, arguments)
+    save(report, arguments.json)
 
 
 if __name__ == "__main__":

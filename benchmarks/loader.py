@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from augment import CORES, torchvision_pipeline
 from PIL import Image
-from report import Report, parse, provenance, save, show
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torchvision.datasets import ImageFolder
 
+from dsf.benchmarks.augment import torchvision_pipeline
+from dsf.benchmarks.report import CORES, Report, parse, provenance, save, show
 from dsf.data import Split, ViewLoader, load
 from dsf.data.augment import RECIPES
 from dsf.losses import DSFLoss
@@ -226,8 +226,7 @@ def main() -> None:
     steps = arguments.repeats * (10 if device == "cuda" else 1)
     report: Report = {
         "provenance": provenance(
-            "benchmarks/loader.py",
-            arguments,
+            "python benchmarks/loader.py",
             seed=SEED,
             device=device,
             cores=CORES,
@@ -245,7 +244,7 @@ def main() -> None:
         )
         if "prepared_s" in measured:
             print(f"\n{setting.files:,} files prepared in {measured['prepared_s']:.1f} s")
-    save(report, arguments)
+    save(report, arguments.json)
 
 
 if __name__ == "__main__":

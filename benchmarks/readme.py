@@ -18,7 +18,7 @@ from dsf.experiments.paper.document.markdown import join, table
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "benchmarks"
 README = ROOT / "benchmarks" / "README.md"
-HELPERS = ("readme", "report")  # no benchmarks
+HELPERS = ("readme",)  # no benchmarks
 LONG = 12  # rows above which a table is folded away
 
 _STEP = """\

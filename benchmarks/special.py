@@ -16,9 +16,9 @@ from collections.abc import Callable
 import numpy as np
 import scipy.special
 import torch
-from report import Report, cuda_milliseconds, parse, provenance, save, show
 from torch import Tensor
 
+from dsf.benchmarks.report import Report, cuda_milliseconds, parse, provenance, save, show
 from dsf.vmf import bessel_ratio, log_partition
 
 VALUES = 65_536
@@ -114,7 +114,7 @@ def range_of_scipy() -> list[dict[str, object]]:
 
 def main() -> None:
     arguments = parse(__doc__)
-    result: Report = {"provenance": provenance("benchmarks/special.py", arguments, seed=SEED)}
+    result: Report = {"provenance": provenance("python benchmarks/special.py", seed=SEED)}
     # A cache of its own makes the compile times those of a first run.
     with torch._inductor.utils.fresh_cache():
         result["speed"] = speed(arguments.repeats)
@@ -126,7 +126,7 @@ def main() -> None:
             show(f"the same on {torch.cuda.get_device_name()}", result["cuda"])
     result["range"] = range_of_scipy()
     show("where SciPy's pair returns 0, inf or nan, over kappa in [1e-8, 1e8]", result["range"])
-    save(result, arguments)
+    save(result, arguments.json)
 
 
 if __name__ == "__main__":

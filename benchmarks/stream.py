@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from report import Report, provenance, save, show
 
+from dsf.benchmarks.report import Report, provenance, save, show
 from dsf.data import Batch, Batches, Chunk, Source, Split, Store, writer
 from dsf.data.progress import Progress
 from dsf.experiments import Settings, build, load_recipe
@@ -167,10 +167,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200 if on_gpu else 10)
     parser.add_argument("--only", choices=["views", "step"], help="measure one of the two")
     parser.add_argument("--store", type=Path, help="keep the store in this folder")
-    parser.add_argument("--json", metavar="FILE", help="write the table there too")
-    parser.add_argument("--commit", help="recorded in the JSON; git's by default")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
     arguments = parser.parse_args()
-    report: Report = {"provenance": provenance("benchmarks/stream.py", arguments, seed=SEED)}
+    report: Report = {"provenance": provenance("python benchmarks/stream.py", seed=SEED)}
     overrides = [*([] if on_gpu else CPU), *arguments.overrides]
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
@@ -193,12 +192,12 @@ def main() -> None:
         report["rows"] = []
         for kind in kinds:
             report["rows"].append(compare(kind, settings, split, arguments.steps))
-            save(report, arguments)
+            save(report, arguments.json)
         report["resumed_at_batch"] = check_resume(settings[False], split)
     size = report["store"]["gibibytes"]
     show(f"{len(split):,} images of {split.image_size} pixels, {size:.2f} GiB", report["rows"])
     print(f"\nbegun again at batch {report['resumed_at_batch']} of an epoch: the same images")
-    save(report, arguments)
+    save(report, arguments.json)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,61 @@ def test_settings_are_checked(capsys):
     assert "--steps: must be a whole number >= 1; got '-1'" in capsys.readouterr().err
 
 
+def test_options_of_another_benchmark_are_refused(capsys):
+    assert main(["bench", "knn", "demo"]) == 2
+    assert "RECIPE: is of `dsf bench step`; knn takes none" in capsys.readouterr().err
+    assert main(["bench", "loss", "--steps", "3"]) == 2
+    assert "--steps: is of `dsf bench step`; loss takes none" in capsys.readouterr().err
+    assert main(["bench", "augment", "--profile"]) == 2
+    assert "--profile: is of `dsf bench step`" in capsys.readouterr().err
+    assert main(["bench", "step", "--repeats", "3"]) == 2
+    assert "--repeats: a step is measured by --steps" in capsys.readouterr().err
+
+
+def test_knn_is_measured(tmp_path, capsys, monkeypatch):
+    from dsf.benchmarks import knn
+
+    monkeypatch.setattr(knn, "SIZES", dict.fromkeys(("cpu", "cuda"), (400, 50)))
+    monkeypatch.setattr(knn, "FAISS_SIZE", (300, 40))
+    monkeypatch.setattr(knn, "SCIKIT_LEARN_SIZE", (300, 40))
+    file = tmp_path / "knn.json"
+    assert main(["bench", "knn", "--repeats", "1", "--json", str(file)]) == 0
+    assert "400 x 50, 10 classes, float32" in capsys.readouterr().out
+    written = json.loads(file.read_text())
+    assert written["provenance"]["command"].startswith("dsf ")
+    assert {"commit", "seed", "cores", "wall_s"} <= set(written["provenance"])
+    for name in ("10 classes", "1000 classes", "faiss-cpu", "scikit-learn"):
+        ours, theirs = written[name]["rows"]
+        assert ours["what"] == "dsf"
+        assert theirs["times_dsf"] == pytest.approx(theirs["ms"] / ours["ms"])
+
+
+def test_without_a_compiler_the_rest_is_measured(tmp_path, capsys, monkeypatch):
+    from dsf.benchmarks import loss
+
+    def fails(*arguments, **options):
+        raise RuntimeError("no working C++ compiler\nand much more")
+
+    monkeypatch.setattr(torch, "compile", fails)
+    for name, size in {"N": 8, "K": 32, "LARGE": {"cpu": (16, 64), "cuda": (16, 64)}}.items():
+        monkeypatch.setattr(loss, name, size)
+    file = tmp_path / "loss.json"
+    assert main(["bench", "loss", "--repeats", "1", "--json", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "nothing can be compiled here, so that is left out: no working C++ compiler\n" in said
+    rows = json.loads(file.read_text())["losses"]
+    assert len(rows) == 6
+    for row in rows:
+        assert "compiled_ms" not in row
+        assert row["times_FeatureAverage"] == row["eager_ms"] / rows[0]["eager_ms"]
+
+
+def test_the_folder_of_the_report_must_be_there(tmp_path, capsys):
+    for what in ("step", "loss"):
+        assert main(["bench", what, "--json", str(tmp_path / "none" / "report.json")]) == 2
+        assert "none is no folder" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to profile")
 def test_only_a_gpu_can_be_profiled(capsys):
     assert main(["bench", "step", *tiny.SETTINGS, "--profile"]) == 2

@@ -1,35 +1,65 @@
 """``dsf bench``: what this machine makes of it."""
 
 import argparse
+import importlib
+import shlex
+import sys
 import time
 from pathlib import Path
 
 from dsf.commands.parser import Parser, UsageError, asked, positive
+
+_PARTS = ("augment", "loss", "knn")  # modules of dsf.benchmarks
+_REPEATS = 15
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     """Add the verb."""
     parser = verbs.add_parser(
         "bench",
-        help="measure the speed and memory of a training step",
-        description="step: a whole training step of a recipe, with data and views, beside the\n"
-        "same on views made before, without a CUDA graph, without compilation, and in\n"
-        "plain eager fp32; and what part of the speed of a large matrix product it\n"
-        "reaches. Needs no data set.",
-        example="dsf bench step\ndsf bench step cifar10-dsf views.count=4 --json step.json",
+        help="measure speed and memory on this machine",
+        usage="dsf bench step [RECIPE] [KEY=VALUE ...] [options]\n"
+        "       dsf bench augment|loss|knn [options]",
+        description="What dsf costs here. Needs no data set; rivals are in dsf-ssl[bench].\n"
+        "  step     a whole training step, with data and views; then on views made before,\n"
+        "           without a CUDA graph, without compilation, in plain eager fp32; and its\n"
+        "           share of the speed of a large matrix product\n"
+        "  augment  views a second, beside torchvision on all cores, and kornia\n"
+        "  loss     the losses, forward and backward; 1 GiB of logits stored and streamed\n"
+        "  knn      the kNN evaluation, beside the usual code, FAISS and scikit-learn",
+        example="dsf bench step cifar10-dsf views.count=4 --json step.json",
     )
-    parser.add_argument("what", metavar="step", choices=["step"], help="what to measure")
+    parser.add_argument("what", metavar="WHAT", choices=["step", *_PARTS], help=argparse.SUPPRESS)
     parser.add_argument(
         "recipe", metavar="RECIPE", nargs="?", help="which (cifar10-dsf on a GPU, else demo)"
     )
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to change")
     parser.add_argument("--steps", type=positive, help="how many to measure (200 on a GPU, else 5)")
     parser.add_argument("--profile", action="store_true", help="list the GPU's kernels too")
+    parser.add_argument(
+        "--repeats", type=positive, metavar="N", help=f"of calls, but for step ({_REPEATS})"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
     parser.set_defaults(run=_bench)
 
 
 def _bench(options: argparse.Namespace) -> None:
+    if options.json and not options.json.parent.is_dir():
+        raise UsageError(f"--json: {options.json.parent} is no folder")
+    if options.what == "step":
+        if options.repeats is not None:
+            raise UsageError("--repeats: a step is measured by --steps")
+        _step(options)
+        return
+    given = {"RECIPE": options.recipe, "--steps": options.steps, "--profile": options.profile}
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"{name}: is of `dsf bench step`; {options.what} takes none")
+    module = importlib.import_module(f"dsf.benchmarks.{options.what}")
+    module.run(shlex.join(["dsf", *sys.argv[1:]]), options.repeats or _REPEATS, options.json)
+
+
+def _step(options: argparse.Namespace) -> None:
     import torch
 
     from dsf.data.files import write_json

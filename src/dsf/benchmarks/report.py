@@ -1,10 +1,11 @@
 """What the benchmarks share: tables, provenance, timing on a CUDA device."""
 
 import argparse
+import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,20 @@ from dsf.data.files import write_json
 from dsf.training.environment import source_commit
 
 Report = dict[str, Any]
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parse(documentation: str) -> argparse.Namespace:
+    """The options of a script, ``json`` and ``repeats``."""
     parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the tables there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the tables there too")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--commit", help="recorded in the JSON; git's by default")
     keep_freed_memory()  # as the command line does
     return parser.parse_args()
 
 
-def provenance(script: str, arguments: argparse.Namespace, **more: object) -> dict[str, object]:
+def provenance(command: str, **more: object) -> Report:
+    """Where a report comes from; ``save`` turns its start into the seconds that it took."""
     versions = {}
     for name in ("torch", "numpy", "scipy", "triton"):
         try:
@@ -34,8 +37,8 @@ def provenance(script: str, arguments: argparse.Namespace, **more: object) -> di
         except ImportError:
             versions[name] = None
     return {
-        "command": f"python {script}",
-        "commit": arguments.commit or source_commit() or "unknown",
+        "command": command,
+        "commit": source_commit() or "unknown",
         "python": platform.python_version(),
         **versions,
         "machine": platform.machine(),
@@ -45,12 +48,23 @@ def provenance(script: str, arguments: argparse.Namespace, **more: object) -> di
     }
 
 
-def save(report: Report, arguments: argparse.Namespace) -> None:
+def save(report: Report, path: Path | None) -> None:
     """Write what there is so far, where asked: a benchmark that is cut short loses no table."""
-    if arguments.json:
+    if path is not None:
         origin = dict(report["provenance"])
         origin["wall_s"] = time.time() - origin.pop("started")
-        write_json(Path(arguments.json), report | {"provenance": origin})
+        write_json(path, report | {"provenance": origin})
+
+
+def can_compile(device: str) -> bool:
+    """Whether ``torch.compile`` works here, which takes a C++ compiler; says so if not."""
+    try:
+        torch.compile(torch.neg)(torch.ones(1, device=device))
+    except Exception as error:  # the compiler's own, which differ from one torch to the next
+        reason = str(error).strip().partition("\n")[0]
+        print(f"nothing can be compiled here, so that is left out: {reason}")
+        return False
+    return True
 
 
 def milliseconds(function: Callable[[], object], device: str, repeats: int) -> float:
@@ -59,7 +73,7 @@ def milliseconds(function: Callable[[], object], device: str, repeats: int) -> f
         return cuda_milliseconds(function, 10 * repeats)
     for _ in range(3):
         function()
-    times = []
+    times: list[float] = []
     for _ in range(repeats):
         start = time.perf_counter()
         function()
@@ -72,7 +86,7 @@ def cuda_milliseconds(function: Callable[[], object], repeats: int = 50) -> floa
     for _ in range(10):
         function()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times = []
+    times: list[float] = []
     for _ in range(repeats):
         start.record()
         function()
@@ -104,7 +118,7 @@ def graph_milliseconds(function: Callable[[], object], repeats: int = 50) -> flo
     return cuda_milliseconds(graph.replay, repeats)
 
 
-def show(title: str, rows: list[dict[str, object]]) -> None:
+def show(title: str, rows: Sequence[Report]) -> None:
     """Print a table."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
