@@ -22,7 +22,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "       dsf bench augment|loss|knn [options]",
         description="What dsf costs here. Needs no data set; rivals are in dsf-ssl[bench].\n"
         "  step     a whole training step, with data and views; on views made before,\n"
-        "           without a CUDA graph, not compiled, in plain eager fp32; and its share\n"
+        "           without a CUDA graph, not compiled, in plain eager fp32; its share\n"
         "           of the speed of a large matrix product\n"
         "  augment  views a second, beside torchvision on all cores, and kornia\n"
         "  loss     the losses, forward and backward; 1 GiB of logits stored and streamed\n"
