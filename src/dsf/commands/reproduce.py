@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dsf.commands.parser import Parser, UsageError, asked
+from dsf.commands.parser import Parser, UsageError, asked, positive
 from dsf.commands.train import STOPPED
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ Train and evaluate those of the paper's runs that are missing; each leaves one
 file in results/PLAN. NAME means the first of the plans cifar10, imagenet100 and
 imagenette that has it, PLAN/NAME that of one plan. What is done is not done
 again; stopped by SIGTERM or SIGINT it saves, exits with {STOPPED}, and can go on."""
-_EXAMPLE = """\
-dsf reproduce --list
-dsf reproduce table1-imagenet100 imagenette/tuning/dsf"""
+_EXAMPLE = "dsf reproduce tuning/dsf table1/dsf imagenette/tuning/dsf --jobs 3"
 
 
 def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
@@ -40,6 +38,9 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         "--weights", action="store_true", help="only export encoders in half precision"
     )
     parser.add_argument("--again", action="store_true", help="forget what there is of them")
+    parser.add_argument(
+        "--jobs", type=positive, default=1, metavar="N", help="runs at a time, on all GPUs (1)"
+    )
     parser.add_argument("--plan", metavar="PLAN", help="only this one: its name or file")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="of one plan (results/PLAN)")
     parser.add_argument(
@@ -100,7 +101,7 @@ def _reproduce(options: argparse.Namespace) -> int | None:
     for place in places:
         if options.weights:
             _export(place, options.folder or Path("weights") / place.plan.name)
-        elif code := _run(place, overrides, options.again):
+        elif code := _run(place, overrides, options):
             return code
     return None
 
@@ -138,20 +139,34 @@ def _render(plans: "list[Plan]", options: argparse.Namespace) -> None:
     print(render(books, options.folder or alone))
 
 
-def _run(place: _Place, overrides: list[str], again: bool) -> int | None:
+def _run(place: _Place, overrides: list[str], options: argparse.Namespace) -> int | None:
+    from dsf.experiments.paper.jobs import reproduce_at_once
     from dsf.experiments.paper.listing import shown_outcome
     from dsf.experiments.paper.outcome import read_outcome
-    from dsf.experiments.paper.reproduce import reproduce
+    from dsf.experiments.paper.reproduce import prepare, reproduce
     from dsf.training import Interrupted
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    def command(name: str) -> list[str]:
+        given = {"--plan": options.plan, "--results": options.results, "--runs": options.runs}
+        chosen = [str(word) for key, value in given.items() if value for word in (key, value)]
+        address = name if options.plan else plan.address(name)
+        return ["reproduce", address, *overrides, *chosen]
+
     plan, names, results, runs = place
+    again, lost = options.again, list[str]()
     try:
         kept = Path("weights") / plan.name
         with asked() as begin:
-            reproduce(plan, names, results, runs, overrides, again, say, weights=kept, begin=begin)
+            if options.jobs == 1:
+                reproduce(plan, names, results, runs, overrides, again, say, True, kept, begin)
+            else:
+                every = prepare(plan, names, results, runs, overrides, again, kept, begin)
+                lost = reproduce_at_once(
+                    plan, every, results, runs, command, options.jobs, overrides, say
+                )
     except Interrupted as stopped:
         print(f"{stopped}; the same command goes on{', without --again' if again else ''}")
         return STOPPED
@@ -161,7 +176,7 @@ def _run(place: _Place, overrides: list[str], again: bool) -> int | None:
         outcome = read_outcome(results, name)
         if outcome is not None:
             print(f"{name}: {outcome.failure or shown_outcome(outcome)}")
-    return None
+    return 1 if lost else None
 
 
 def _export(place: _Place, folder: Path) -> None:

@@ -76,13 +76,7 @@ def reproduce(
         weights: where exported encoders lie, to be used where the run folder is gone.
         begin: called once all that was asked for is found to be right, before the work.
     """
-    forgotten = set(names) if again else set()
-    names = _with_encoders(plan, names, results, forgotten)
-    _check(plan, names, results, runs, weights, overrides, forgotten)
-    begin()
-    # All at once and at the beginning: stopped, the command goes on without it.
-    for name in forgotten:
-        _forget(result_path(results, name), runs / name)
+    names = prepare(plan, names, results, runs, overrides, again, weights, begin)
     for name in names:
         asked = configure(plan, name, results, overrides)
         outcome = _done(asked, results)
@@ -107,6 +101,31 @@ def reproduce(
                 _run(plan, asked, results, runs / name, say, show)
             else:
                 _finetune(plan, asked, asked.finetuning, results, runs, weights, say)
+
+
+def prepare(
+    plan: Plan,
+    names: Sequence[str],
+    results: Path,
+    runs: Path,
+    overrides: Sequence[str],
+    again: bool,
+    weights: Path | None,
+    begin: Callable[[], None],
+) -> list[str]:
+    """Check what is asked for, and forget what is to be made again; arguments of ``reproduce``.
+
+    Returns:
+        The runs to make, with those whose encoders fine-tuning needs.
+    """
+    forgotten = set(names) if again else set()
+    names = _with_encoders(plan, names, results, forgotten)
+    _check(plan, names, results, runs, weights, overrides, forgotten)
+    begin()
+    # All at once and at the beginning: stopped, the command goes on without it.
+    for name in forgotten:
+        _forget(result_path(results, name), runs / name)
+    return names
 
 
 def _forget(result: Path, folder: Path) -> None:
