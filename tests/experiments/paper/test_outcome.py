@@ -273,7 +273,7 @@ def test_standings_of_fine_tuning(with_transfer, tmp_path):
 def test_estimates():
     cifar = load_plan("cifar10")
     seconds = estimated_seconds(cifar, "table1/dsf")
-    assert seconds == pytest.approx(45 + 250 * 50_000 * 8 / 126_000 + 95)
+    assert seconds == pytest.approx(45 + 250 * 50_000 * 8 / 126_000 + 40)
     assert estimated_seconds(cifar, "table1/moco") == pytest.approx(seconds)
     imagenette = load_plan("imagenette")
     small, large = (estimated_seconds(imagenette, f"{part}/dsf") for part in ("table1", "large"))
