@@ -214,13 +214,7 @@ def _measure(setting: _Setting, device: str, repeats: int) -> list[Report]:
 
 
 def run(command: str, repeats: int, path: Path | None) -> None:
-    """Measure, print tables and write them.
-
-    Args:
-        command: by which it was called.
-        repeats: how often the shortest calls are repeated, ten times as often on a GPU.
-        path: of a JSON file, or none.
-    """
+    """Measure; see :mod:`dsf.benchmarks`."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     threads = torch.get_num_threads()
     report: Report = {

@@ -100,13 +100,7 @@ def _measure(samples: _Samples, rivals: dict[str, _Classifier], repeats: int) ->
 
 
 def run(command: str, repeats: int, path: Path | None) -> None:
-    """Measure, print tables and write them.
-
-    Args:
-        command: by which it was called.
-        repeats: how often the shortest calls are repeated, ten times as often on a GPU.
-        path: of a JSON file, or none.
-    """
+    """Measure; see :mod:`dsf.benchmarks`."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     report: Report = {
         "provenance": provenance(
