@@ -101,7 +101,7 @@ def test_what_fails_is_said_and_the_rest_goes_on(tmp_path):
     assert "tuning/feature-avg/lr-0.03: done already" in said
     assert "table1/dsf: not begun: tuning/dsf/lr-0.03 has no result" in said
     [failed] = [line for line in said if "ended with" in line]
-    assert failed.startswith("tuning/dsf/lr-0.03: ended with 2 and no result: dsf: ")
+    assert failed.startswith("tuning/dsf/lr-0.03: ended with 2: dsf: ")
     assert failed.endswith(f"({tmp_path / 'runs/tuning/dsf/lr-0.03.log'})")
 
 

@@ -167,5 +167,5 @@ def _ended(running: dict[str, _Job], results: Path, say: Callable[[str], None]) 
         lost.append(name)
         lines = job.log.read_text(errors="replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
-        say(f"{name}: ended with {code} and no result: {last.strip()} ({job.log})")
+        say(f"{name}: ended with {code}: {last.strip()} ({job.log})")
     return lost
