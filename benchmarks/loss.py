@@ -11,10 +11,11 @@ is checked against the eager one first. On a GPU, calls this small spend their t
 ``cudagraphs_ms`` is compiled with mode="reduce-overhead", ``graph_ms`` the compiled call replayed
 as one CUDA graph, as a captured training step does it.
 
-Before that comes a table for a matrix of logits of 1 GiB (4,096 x 65,536; a sixteenth of it on a
-CPU): stored, and streamed: by the Triton kernel on a GPU, by blocks of 4,096 negatives elsewhere
-and where the kernel is switched off. ``error`` is that of the gradient relative to float64, in
-norm.
+Before that comes a table for large matrices of logits: 4,096 images against 65,536 queued keys,
+which is 1 GiB, and against each other, where the keys have gradients too (a quarter of the images
+and of the keys on a CPU). They are stored, and streamed: by the Triton kernels on a GPU, by blocks
+of 4,096 negatives elsewhere and where the kernels are switched off. ``error`` is that of the
+gradient relative to float64, in norm.
 """
 
 from dsf.benchmarks.loss import run

@@ -1,15 +1,17 @@
 """The Triton kernels against the definition: on a CPU by Triton's interpreter, and on a GPU."""
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 from dsf.losses import DSFLoss, LossAverage
-from dsf.losses.streaming import streaming_logsumexp
+from dsf.losses.streaming import _of_all_problems, streaming_logsumexp
 
 # rows, keys, dimensions, skipped columns a row, whether there is a b
 SHAPES = [
@@ -39,24 +41,40 @@ def definition(x, y, b, skip, gradient):
 
 def interpret():
     """Compare both; runs in a process of its own, whose Triton interprets."""
+    from triton.runtime import interpreter
+
     from dsf.losses import _kernels
 
-    for programs in (1, 8, 512):  # the whole of an axis in one part, or in several
-        _kernels._PROGRAMS = programs
+    def dot(_, a, b, result, *options):  # Triton's own would multiply the bits of bfloat16
+        a, b = ((x.data.astype(np.uint32) << 16).view(np.float32) for x in (a, b))
+        return interpreter.TensorHandle(a @ b + result.data, result.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_dot = dot
+    tiles = (_kernels._ANY, _kernels._HOPPER)
+    for programs, tile in itertools.product(
+        (1, 8, 512), tiles
+    ):  # an axis in one part, or in several
+        _kernels._PROGRAMS, _kernels._ANY = programs, tile
         for shape in SHAPES:
-            x, y, b, skip, gradient = problem(*shape)
-            expected = definition(x, y, b, skip, gradient)
-            plain = [tensor if tensor is None else tensor.detach() for tensor in (x, y, b, skip)]
-            total = _kernels.logsumexp(*plain)
-            found = _kernels.gradients(*plain, total, gradient, True, True)
-            ours = (total, *found[: len(expected) - 1])
+            *tensors, gradient = problem(*shape)
+            expected = definition(*tensors, gradient)
+            inputs = [tensor for tensor in tensors[:3] if tensor is not None]
+            total = _of_all_problems(*tensors, True)
+            ours = (total, *torch.autograd.grad(total, inputs, gradient))
             torch.testing.assert_close(ours, expected, rtol=1e-5, atol=2e-5)
+    x, y, b, skip = tensors
+    for of_x, of_y in ((True, False), (False, True)):
+        plain = [x.detach().requires_grad_(of_x), y.detach().requires_grad_(of_y)]
+        total = _of_all_problems(*plain, b.detach(), skip, of_x)
+        (found,) = torch.autograd.grad(total, plain[of_y], gradient, create_graph=True)
+        torch.testing.assert_close(found, expected[1 + of_y], rtol=1e-5, atol=2e-5)
+        with pytest.raises(RuntimeError, match="no autograd formula"):
+            found.sum().backward()
     nothing = torch.zeros(2, 1, dtype=torch.int64)
-    x, y = torch.randn(2, 16), torch.randn(1, 16)
-    total = _kernels.logsumexp(x, y, None, nothing)
+    x, y = torch.randn(2, 16, requires_grad=True), torch.randn(1, 16, requires_grad=True)
+    total = _of_all_problems(x, y, None, nothing, True)
     assert (total == -torch.inf).all()
-    of_x, *_ = _kernels.gradients(x, y, None, nothing, total, torch.ones(2), True, False)
-    assert (of_x == 0).all()
+    assert all((found == 0).all() for found in torch.autograd.grad(total.sum(), (x, y)))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
@@ -66,6 +84,34 @@ def test_interpreted():
         [sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300
     )
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+@pytest.mark.parametrize("width", [128, 256])
+@pytest.mark.parametrize(
+    ("capability", "room"), [(80, 166_912), (89, 101_376), (90, 232_448)], ids=["A", "4090", "H"]
+)
+def test_compiles_for_gpus_that_are_not_here(capability, room, width):
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from dsf.losses import _kernels
+
+    tile = (_kernels._HOPPER if capability == 90 else _kernels._ANY).narrow(width)
+    tensor = torch.empty(0, 2)
+    constants = _kernels._shape(tile, width, tensor, tensor)
+    options = {name: constants.pop(name) for name in ("num_warps", "num_stages")}
+    target = GPUTarget("cuda", capability, 32)
+    for kernel, more in ((_kernels._forward, {"MEAN": True}), (_kernels._backward, {})):
+        known = constants | more
+        kinds = {"x": "*bf16", "y": "*bf16", "skip": "*i64", "N": "i32", "M": "i32", "part": "i32"}
+        signature = {
+            name: "constexpr" if name in known else kinds.get(name, "*fp32")
+            for name in kernel.arg_names
+        }
+        compiled = triton.compile(ASTSource(kernel, signature, known), target, options)
+        assert compiled.metadata.shared <= room
 
 
 class TestChoice:

@@ -132,30 +132,47 @@ def _measure(device: str, repeats: int) -> list[Report]:
 
 def _measure_streaming(device: str, repeats: int) -> list[Report]:
     n, keys = LARGE[device]
+    losses = {"queue": DSFLoss(memory_bank_size=(keys, D)), "batch": DSFLoss(in_batch="both")}
+    return [
+        row
+        for negatives, loss in losses.items()
+        for row in _ways(loss, negatives, n, device, repeats)
+    ]
+
+
+def _ways(loss: DSFLoss, negatives: str, n: int, device: str, repeats: int) -> list[Report]:
+    """One loss with its logits stored, in blocks, and by the kernels."""
     torch.manual_seed(SEED)
     out0, out1 = (torch.randn(n, M, D, device=device) for _ in range(2))
-    bank = DSFLoss(memory_bank_size=(keys, D), block_size=None).to(device).eval()
-    exact = _step(copy.deepcopy(bank).double(), out0.double().requires_grad_(), out1.double())
+    loss = loss.to(device).eval()
+    loss.block_size = None
+    exact = _step(copy.deepcopy(loss).double(), out0.double().requires_grad_(), out1.double())
     out0.requires_grad_()
+    size = {"N": n, "K": loss.queue.size if loss.queue is not None else 2 * n}
     rows: list[Report] = []
-    ways = {"stored": (None, True), "blocks": (4096, False), "kernel": (4096, True)}
-    for name, (block, kernel) in ways.items():
+    for name, kernel in {"stored": True, "blocks": False, "kernel": True}.items():
         if name == "kernel" and device == "cpu":
             continue
-        loss = copy.deepcopy(bank)
-        loss.block_size = block
+        loss.block_size = None if name == "stored" else 4096
+        row: Report = {"negatives": negatives, "logits": name, **size}
+        torch._dynamo.reset()
+        ways: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"eager": loss}
+        if device == "cuda" and can_compile(device):
+            ways["compiled"] = torch.compile(loss, fullgraph=True)
         with patch.object(streaming, "_HAS_TRITON", kernel):
-            gradient = _step(loss, out0, out1)
-            row: Report = {"logits": name, "N": n, "K": keys}
-            row["eager_ms"] = milliseconds(partial(_step, loss, out0, out1), device, repeats)
-            if device == "cuda":
-                row["eager_MiB"] = peak_mib(partial(_step, loss, out0, out1))
+            for how, function in ways.items():
+                step = partial(_step, function, out0, out1)
+                gradient = step()
+                row[f"{how}_ms"] = milliseconds(step, device, repeats)
+                if device == "cuda":
+                    row[f"{how}_MiB"] = peak_mib(step)
         row["error"] = ((gradient.double() - exact).norm() / exact.norm()).item()
         rows.append(row)
     for row in rows:
-        row["times_stored"] = row["eager_ms"] / rows[0]["eager_ms"]
-        if device == "cuda":
-            row["memory_of_stored"] = row["eager_MiB"] / rows[0]["eager_MiB"]
+        for how in ways:
+            row[f"{how}_times_stored"] = row[f"{how}_ms"] / rows[0][f"{how}_ms"]
+            if device == "cuda":
+                row[f"{how}_memory_of_stored"] = row[f"{how}_MiB"] / rows[0][f"{how}_MiB"]
     return rows
 
 

@@ -1,8 +1,13 @@
 """Triton kernels of the streaming softmax: tiles of logits that never leave the chip.
 
-Products are of tf32 parts, three of them, which together are as exact as float32 and much faster
-than its own units. A tile takes some rows and some columns; where there are too few of one for all
-processors, the other is cut into parts whose results are added up, in a fixed order.
+A float32 is the sum of three bfloat16; six products of such parts are together as exact as one of
+float32, and on tensor cores much faster than its own units. Forward also adds up the columns in
+the proportions of the softmax, as FlashAttention does (Dao et al., 2022): that is the gradient of
+the rows but for a factor, so that backward need not compute the logits again for them.
+
+A program takes a tile of rows (for the gradients of columns: of columns) and goes through the
+others; where there are too few tiles for all processors, the others are cut into parts whose
+results are added up, in a fixed order.
 """
 
 from typing import NamedTuple
@@ -12,120 +17,199 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_PROGRAMS = 512  # enough for the processors of any GPU
+_PROGRAMS = 256  # about twice the processors of a large GPU
 
 
 class _Tile(NamedTuple):
-    rows: int
-    columns: int
+    own: int  # lines that a program keeps
+    others: int  # lines that it takes at a time
     warps: int
     stages: int
 
     def narrow(self, width: int) -> "_Tile":
-        """With as many numbers at most as rows of 128 dimensions have: what fits on the chip."""
+        """With as many numbers at most as lines of 128 dimensions have."""
         if width <= 128:
             return self
-        return self._replace(rows=self.rows // 2, columns=self.columns // 2)
+        return _Tile(self.own // 2, self.others // 2, max(4, self.warps // 2), self.stages)
 
 
-_FORWARD = _Tile(64, 64, 4, 2)
-_OF_ROWS = _Tile(64, 64, 4, 2)
-_OF_COLUMNS = _Tile(64, 64, 4, 2)
-
-
-@triton.jit
-def _logits(
-    x, y, b, skip, row, column, N, M, WITH_B: tl.constexpr, SKIPS: tl.constexpr
-):  # fmt: skip
-    logits = tl.dot(x, tl.trans(y), input_precision="tf32x3")
-    if WITH_B:
-        logits -= tl.load(b + column, mask=column < M, other=0.0)[None, :]
-    keep = (row < N)[:, None] & (column < M)[None, :]
-    for number in tl.static_range(SKIPS):
-        left_out = tl.load(skip + row * SKIPS + number, mask=row < N, other=-1)
-        keep = keep & (column[None, :] != left_out[:, None])
-    return tl.where(keep, logits, float("-inf"))
+# Compiled, neither keeps in memory what belongs into registers: the first on Hopper, where tensor
+# cores read from the 193 KiB that it has on the chip, the second, with 56, everywhere.
+_HOPPER = _Tile(128, 64, 8, 2)
+_ANY = _Tile(32, 32, 4, 1)
 
 
 @triton.jit
-def _tile(pointer, line, lines, D: tl.constexpr, WIDTH: tl.constexpr):
+def _three(value):
+    first = value.to(tl.bfloat16)
+    rest = value - first.to(tl.float32)
+    second = rest.to(tl.bfloat16)
+    return first, second, (rest - second.to(tl.float32)).to(tl.bfloat16)
+
+
+@triton.jit
+def _split(x, parts, count, SIZE: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    inside = place < count
+    first, second, third = _three(tl.load(x + place, inside))
+    tl.store(parts + place, first, inside)
+    tl.store(parts + count + place, second, inside)
+    tl.store(parts + 2 * count + place, third, inside)
+
+
+@triton.jit
+def _lines(pointer, line, lines, D: tl.constexpr, WIDTH: tl.constexpr):
     place = tl.arange(0, WIDTH)
     inside = (line < lines)[:, None] & (place < D)[None, :]
     return tl.load(pointer + line[:, None].to(tl.int64) * D + place[None, :], inside, other=0.0)
 
 
 @triton.jit
+def _three_lines(pointer, line, lines, D: tl.constexpr, WIDTH: tl.constexpr):
+    part = lines.to(tl.int64) * D
+    first = _lines(pointer, line, lines, D, WIDTH)
+    second = _lines(pointer + part, line, lines, D, WIDTH)
+    return first, second, _lines(pointer + 2 * part, line, lines, D, WIDTH)
+
+
+@triton.jit
+def _add_product(result, a0, a1, a2, b0, b1, b2):
+    result = tl.dot(a1, b1, result)  # the smallest first
+    result = tl.dot(a0, b2, result)
+    result = tl.dot(a2, b0, result)
+    result = tl.dot(a0, b1, result)
+    result = tl.dot(a1, b0, result)
+    return tl.dot(a0, b0, result)
+
+
+@triton.jit
 def _forward(
-    x, y, b, skip, largest, total, N, M, part,
-    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    WITH_B: tl.constexpr, SKIPS: tl.constexpr,
+    x, y, b, skip, largest, total, mean, N, M, part,
+    D: tl.constexpr, WIDTH: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
+    WITH_B: tl.constexpr, SKIPS: tl.constexpr, MEAN: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0) * OWN + tl.arange(0, OWN)
     first = tl.program_id(1) * part
-    rows = _tile(x, row, N, D, WIDTH)
-    highest = tl.full((ROWS,), float("-inf"), tl.float32)
-    added = tl.zeros((ROWS,), tl.float32)
-    for start in range(first, min(first + part, M), COLUMNS):
-        column = start + tl.arange(0, COLUMNS)
-        columns = _tile(y, column, M, D, WIDTH)
-        logits = _logits(rows, columns, b, skip, row, column, N, M, WITH_B, SKIPS)
+    x0, x1, x2 = _three_lines(x, row, N, D, WIDTH)
+    highest = tl.full((OWN,), float("-inf"), tl.float32)
+    added = tl.zeros((OWN,), tl.float32)
+    result = tl.zeros((OWN, WIDTH), tl.float32)
+    for start in range(first, min(first + part, M), OTHERS):
+        column = start + tl.arange(0, OTHERS)
+        y0, y1, y2 = _three_lines(y, column, M, D, WIDTH)
+        logits = tl.zeros((OWN, OTHERS), tl.float32)
+        logits = _add_product(logits, x0, x1, x2, tl.trans(y0), tl.trans(y1), tl.trans(y2))
+        if WITH_B:
+            logits -= tl.load(b + column, mask=column < M, other=0.0)[None, :]
+        keep = (row < N)[:, None] & (column < M)[None, :]
+        for number in tl.static_range(SKIPS):
+            left_out = tl.load(skip + row * SKIPS + number, mask=row < N, other=-1)
+            keep = keep & (column[None, :] != left_out[:, None])
+        logits = tl.where(keep, logits, float("-inf"))
         before = highest
         highest = tl.maximum(highest, tl.max(logits, 1))
         base = tl.where(highest == float("-inf"), 0.0, highest)
-        added = added * tl.exp(before - base) + tl.sum(tl.exp(logits - base[:, None]), 1)
-    place = tl.program_id(1) * N + row
-    tl.store(largest + place, highest, mask=row < N)
-    tl.store(total + place, added, mask=row < N)
+        shares = tl.exp(logits - base[:, None])
+        scale = tl.exp(before - base)
+        added = added * scale + tl.sum(shares, 1)
+        if MEAN:
+            s0, s1, s2 = _three(shares)
+            result = _add_product(result * scale[:, None], s0, s1, s2, y0, y1, y2)
+    line = tl.program_id(1) * N + row
+    tl.store(largest + line, highest, mask=row < N)
+    tl.store(total + line, added, mask=row < N)
+    if MEAN:
+        width = tl.arange(0, WIDTH)
+        place = line[:, None].to(tl.int64) * D + width[None, :]
+        tl.store(mean + place, result, mask=(row < N)[:, None] & (width < D)[None, :])
 
 
 @triton.jit
-def _backward_rows(
-    x, y, b, skip, total, gradient, of_x, N, M, part,
-    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    WITH_B: tl.constexpr, SKIPS: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    first = tl.program_id(1) * part
-    rows = _tile(x, row, N, D, WIDTH)
-    base = tl.load(total + row, mask=row < N, other=0.0)
-    weight = tl.load(gradient + row, mask=row < N, other=0.0)
-    result = tl.zeros((ROWS, WIDTH), tl.float32)
-    for start in range(first, min(first + part, M), COLUMNS):
-        column = start + tl.arange(0, COLUMNS)
-        columns = _tile(y, column, M, D, WIDTH)
-        logits = _logits(rows, columns, b, skip, row, column, N, M, WITH_B, SKIPS)
-        shares = tl.exp(logits - base[:, None]) * weight[:, None]
-        result = tl.dot(shares, columns, result, input_precision="tf32x3")
-    width = tl.arange(0, WIDTH)
-    place = (tl.program_id(1) * N + row)[:, None].to(tl.int64) * D + width[None, :]
-    tl.store(of_x + place, result, mask=(row < N)[:, None] & (width < D)[None, :])
-
-
-@triton.jit
-def _backward_columns(
+def _backward(
     x, y, b, skip, total, gradient, of_y, of_b, N, M, part,
-    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
     WITH_B: tl.constexpr, SKIPS: tl.constexpr,
 ):  # fmt: skip
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    column = tl.program_id(0) * OWN + tl.arange(0, OWN)
     first = tl.program_id(1) * part
-    columns = _tile(y, column, M, D, WIDTH)
-    result = tl.zeros((COLUMNS, WIDTH), tl.float32)
-    added = tl.zeros((COLUMNS,), tl.float32)
-    for start in range(first, min(first + part, N), ROWS):
-        row = start + tl.arange(0, ROWS)
-        rows = _tile(x, row, N, D, WIDTH)
+    y0, y1, y2 = _three_lines(y, column, M, D, WIDTH)
+    less = tl.zeros((OWN,), tl.float32)
+    if WITH_B:
+        less = tl.load(b + column, mask=column < M, other=0.0)
+    result = tl.zeros((OWN, WIDTH), tl.float32)
+    added = tl.zeros((OWN,), tl.float32)
+    for start in range(first, min(first + part, N), OTHERS):
+        row = start + tl.arange(0, OTHERS)
+        x0, x1, x2 = _three_lines(x, row, N, D, WIDTH)
         base = tl.load(total + row, mask=row < N, other=0.0)
         weight = tl.load(gradient + row, mask=row < N, other=0.0)
-        logits = _logits(rows, columns, b, skip, row, column, N, M, WITH_B, SKIPS)
-        shares = tl.exp(logits - base[:, None]) * weight[:, None]
-        added += tl.sum(shares, 0)
-        result = tl.dot(tl.trans(shares), rows, result, input_precision="tf32x3")
-    width = tl.arange(0, WIDTH)
+        logits = tl.zeros((OWN, OTHERS), tl.float32)
+        logits = _add_product(logits, y0, y1, y2, tl.trans(x0), tl.trans(x1), tl.trans(x2))
+        keep = (column < M)[:, None] & (row < N)[None, :]
+        for number in tl.static_range(SKIPS):
+            left_out = tl.load(skip + row * SKIPS + number, mask=row < N, other=-1)
+            keep = keep & (column[:, None] != left_out[None, :])
+        logits = tl.where(keep, logits - less[:, None], float("-inf"))
+        shares = tl.exp(logits - base[None, :]) * weight[None, :]
+        added += tl.sum(shares, 1)
+        s0, s1, s2 = _three(shares)
+        result = _add_product(result, s0, s1, s2, x0, x1, x2)
     line = tl.program_id(1) * M + column
+    width = tl.arange(0, WIDTH)
     place = line[:, None].to(tl.int64) * D + width[None, :]
     tl.store(of_y + place, result, mask=(column < M)[:, None] & (width < D)[None, :])
     tl.store(of_b + line, -added, mask=column < M)
+
+
+def logsumexp(
+    x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, with_mean: bool
+) -> tuple[Tensor, Tensor]:
+    """(N,) log sum_j exp(x_i . y_j - b_j) of contiguous (N, D), (M, D), (M,) and (N, s).
+
+    Beside it (N, D), the mean of the y_j in the proportions of these terms, or an empty tensor
+    where it is not asked for.
+    """
+    (count, width), keys = x.shape, len(y)
+    tile = _tile(x)
+    tiles, parts, part = _grid(count, tile.own, keys, tile.others)
+    largest, added = (x.new_empty((parts, count)) for _ in range(2))
+    mean = x.new_empty((parts, count, width) if with_mean else (0, width))
+    shape = _shape(tile, width, b, skip)
+    arguments = (_parts(x), _parts(y), b, skip, largest, added, mean, count, keys, part)
+    _forward[tiles, parts](*arguments, MEAN=with_mean, **shape)
+    total = (largest + added.log()).logsumexp(dim=0)
+    if with_mean:
+        share = (largest - total.masked_fill(total == -torch.inf, 0)).exp()
+        mean = mean.mul_(share.unsqueeze(-1)).sum(dim=0)
+    return total, mean
+
+
+def gradients(
+    x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, total: Tensor, gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Those of y and b, from that of ``logsumexp``, whose result is ``total``."""
+    (count, width), keys = x.shape, len(y)
+    tile = _tile(x)
+    tiles, parts, part = _grid(keys, tile.own, count, tile.others)
+    of_y, of_b = x.new_empty((parts, keys, width)), x.new_empty((parts, keys))
+    total = total.masked_fill(total == -torch.inf, 0)
+    arguments = (_parts(x), _parts(y), b, skip, total, gradient, of_y, of_b, count, keys, part)
+    _backward[tiles, parts](*arguments, **_shape(tile, width, b, skip))
+    return of_y.sum(dim=0), of_b.sum(dim=0)
+
+
+def _parts(x: Tensor) -> Tensor:
+    """(3, N, D) in bfloat16, whose sum over the first is x."""
+    parts = x.new_empty((3, *x.shape), dtype=torch.bfloat16)
+    _split[(triton.cdiv(x.numel(), 1024),)](x, parts, x.numel(), SIZE=1024)
+    return parts
+
+
+def _tile(x: Tensor) -> _Tile:
+    hopper = (
+        x.is_cuda and not torch.version.hip and torch.cuda.get_device_capability(x.device)[0] == 9
+    )
+    return (_HOPPER if hopper else _ANY).narrow(x.shape[-1])
 
 
 def _grid(lines: int, tile: int, others: int, other_tile: int) -> tuple[int, int, int]:
@@ -136,57 +220,14 @@ def _grid(lines: int, tile: int, others: int, other_tile: int) -> tuple[int, int
     return tiles, triton.cdiv(others, part), part
 
 
-def _shape(tile: _Tile, x: Tensor, b: Tensor | None, skip: Tensor | None) -> dict[str, int | bool]:
-    width = x.shape[-1]
+def _shape(tile: _Tile, width: int, b: Tensor | None, skip: Tensor | None) -> dict[str, int | bool]:
     return {
         "D": width,
         "WIDTH": max(16, triton.next_power_of_2(width)),
-        "ROWS": tile.rows,
-        "COLUMNS": tile.columns,
+        "OWN": tile.own,
+        "OTHERS": tile.others,
         "WITH_B": b is not None,
         "SKIPS": 0 if skip is None else skip.shape[-1],
         "num_warps": tile.warps,
         "num_stages": tile.stages,
     }
-
-
-def logsumexp(x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None) -> Tensor:
-    """(N,) log sum_j exp(x_i . y_j - b_j) of contiguous (N, D), (M, D), (M,) and (N, s)."""
-    count, keys = len(x), len(y)
-    tile = _FORWARD.narrow(x.shape[-1])
-    tiles, parts, part = _grid(count, tile.rows, keys, tile.columns)
-    largest, total = (x.new_empty((parts, count)) for _ in range(2))
-    shape = _shape(tile, x, b, skip)
-    _forward[tiles, parts](x, y, b, skip, largest, total, count, keys, part, **shape)
-    return (largest + total.log()).logsumexp(dim=0)
-
-
-def gradients(
-    x: Tensor,
-    y: Tensor,
-    b: Tensor | None,
-    skip: Tensor | None,
-    total: Tensor,
-    gradient: Tensor,
-    of_x: bool,
-    of_y: bool,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of x, and of y and b, from that of ``logsumexp``, whose result is ``total``."""
-    count, keys = len(x), len(y)
-    arguments = (x, y, b, skip, total.masked_fill(total == -torch.inf, 0), gradient)
-    result_x = result_y = result_b = None
-    if of_x:
-        tile = _OF_ROWS.narrow(x.shape[-1])
-        tiles, parts, part = _grid(count, tile.rows, keys, tile.columns)
-        shape = _shape(tile, x, b, skip)
-        result_x = x.new_empty((parts, *x.shape))
-        _backward_rows[tiles, parts](*arguments, result_x, count, keys, part, **shape)
-        result_x = result_x.sum(dim=0)
-    if of_y:
-        tile = _OF_COLUMNS.narrow(x.shape[-1])
-        tiles, parts, part = _grid(keys, tile.columns, count, tile.rows)
-        shape = _shape(tile, x, b, skip)
-        result_y, result_b = y.new_empty((parts, *y.shape)), y.new_empty((parts, keys))
-        _backward_columns[tiles, parts](*arguments, result_y, result_b, count, keys, part, **shape)
-        result_y, result_b = result_y.sum(dim=0), result_b.sum(dim=0)
-    return result_x, result_y, result_b

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dsf.losses._precision import matmul
 
@@ -23,9 +24,11 @@ def streaming_logsumexp(
 ) -> Tensor:
     """log sum_j exp(x_i . y_j - b_j), for some keys at a time.
 
-    Forward keeps a running maximum and sum a row; backward computes the softmax again, so that
-    memory grows with N + M and with N * block, not with N * M, for one more matrix product. On a
-    GPU, in float32, a Triton kernel does both, whose tiles never reach the memory.
+    Forward keeps a running maximum and sum a row, and, where x has a gradient, the running mean of
+    the keys, which is that gradient but for a factor. For the gradients of y and b backward
+    computes the softmax again. So memory grows with N + M and with N * block, not with N * M. On a
+    GPU of Nvidia's Ampere or later, in float32, Triton kernels do both, whose tiles never reach
+    the memory. Second derivatives are not to be had.
 
     Args:
         x: (..., N, D).
@@ -40,30 +43,45 @@ def streaming_logsumexp(
     """
     if block is not None and block < 1:
         raise ValueError(f"block must be at least 1; got {block}")
-    if x.is_cuda and x.dtype == torch.float32 and x.shape[-1] <= _WIDEST and _HAS_TRITON:
-        return _of_all_problems(x, y, b, skip)
+    with_mean = x.requires_grad and torch.is_grad_enabled()
+    if x.dtype == torch.float32 and x.shape[-1] <= _WIDEST and _has_kernels(x.device):
+        return _of_all_problems(x, y, b, skip, with_mean)
     rows = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]).numel() * x.shape[-2]
-    result: Tensor = _StreamingLogSumExp.apply(x, y, b, skip, block or max(1, _BLOCK // rows))
+    block = block or max(1, _BLOCK // rows)
+    result: Tensor = _StreamingLogSumExp.apply(x, y, b, skip, block, with_mean)
     return result
 
 
-def _of_all_problems(x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None) -> Tensor:
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _has_kernels(device: torch.device) -> bool:
+    return (
+        device.type == "cuda" and _HAS_TRITON and torch.cuda.get_device_capability(device) >= (8, 0)
+    )
+
+
+def _of_all_problems(
+    x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, with_mean: bool
+) -> Tensor:
     leading = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     x, y = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in (x, y))
-    results = [_kernel(x[i], y[i], b, skip) for i in product(*map(range, leading))]
+    results = [_kernel(x[i], y[i], b, skip, with_mean)[0] for i in product(*map(range, leading))]
     return torch.stack(results).view(*leading, x.shape[-2])
 
 
 @torch.library.custom_op("dsf::streaming_logsumexp", mutates_args=())
-def _kernel(x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None) -> Tensor:
+def _kernel(
+    x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, with_mean: bool
+) -> tuple[Tensor, Tensor]:
     from dsf.losses import _kernels
 
-    return _kernels.logsumexp(*_contiguous(x, y, b, skip))
+    return _kernels.logsumexp(*_contiguous(x, y, b, skip), with_mean)
 
 
 @_kernel.register_fake
-def _(x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None) -> Tensor:
-    return x.new_empty(x.shape[:1])
+def _(
+    x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, with_mean: bool
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape[:1]), x.new_empty((len(x) if with_mean else 0, x.shape[1]))
 
 
 @torch.library.custom_op("dsf::streaming_logsumexp_backward", mutates_args=())
@@ -73,15 +91,18 @@ def _kernel_backward(
     b: Tensor | None,
     skip: Tensor | None,
     total: Tensor,
+    mean: Tensor,
     gradient: Tensor,
     need_x: bool,
     need_y: bool,
 ) -> list[Tensor]:
     from dsf.losses import _kernels
 
-    arguments = (*_contiguous(x, y, b, skip), total, gradient.contiguous())
-    found = _kernels.gradients(*arguments, need_x, need_y)
-    return [tensor for tensor in found if tensor is not None]
+    found = [mean * gradient.unsqueeze(-1)] if need_x else []
+    if need_y:
+        arguments = _contiguous(x, y, b, skip)
+        found += _kernels.gradients(*arguments, total, gradient.contiguous())
+    return found
 
 
 @_kernel_backward.register_fake
@@ -91,6 +112,7 @@ def _(
     b: Tensor | None,
     skip: Tensor | None,
     total: Tensor,
+    mean: Tensor,
     gradient: Tensor,
     need_x: bool,
     need_y: bool,
@@ -99,16 +121,16 @@ def _(
     return of_x + ([y.new_empty(y.shape), y.new_empty(y.shape[:1])] if need_y else [])
 
 
-def _backward_of_kernel(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+def _backward_of_kernel(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     need_x, need_y, need_b = ctx.needs_input_grad[:3]
     found = iter(_kernel_backward(*ctx.saved_tensors, gradient, need_x, need_y or need_b))
     of_x = next(found) if need_x else None
     of_y, of_b = (next(found), next(found)) if need_y or need_b else (None, None)
-    return of_x, of_y if need_y else None, of_b if need_b else None, None
+    return of_x, of_y if need_y else None, of_b if need_b else None, None, None
 
 
-def _save_for_kernel(ctx: Any, inputs: tuple[Tensor | None, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs, output)
+def _save_for_kernel(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:4], *output)
 
 
 _kernel.register_autograd(_backward_of_kernel, setup_context=_save_for_kernel)
@@ -124,42 +146,55 @@ def _contiguous(
 class _StreamingLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, block: int
+        ctx: Any,
+        x: Tensor,
+        y: Tensor,
+        b: Tensor | None,
+        skip: Tensor | None,
+        block: int,
+        with_mean: bool,
     ) -> Tensor:
-        total = x.new_full((), -torch.inf)
+        total, mean = x.new_full((), -torch.inf), x.new_zeros(())
         for start in range(0, y.shape[-2], block):
             logits = _block(x, y, b, skip, start, block)
-            total = torch.logaddexp(total, logits.logsumexp(dim=-1))
-        ctx.save_for_backward(x, y, b, skip, total)
+            before, total = total, torch.logaddexp(total, logits.logsumexp(dim=-1))
+            if with_mean:
+                base = _finite(total).unsqueeze(-1)
+                share = matmul((logits - base).exp(), y[..., start : start + block, :])
+                mean = mean * (before.unsqueeze(-1) - base).exp() + share
+        ctx.save_for_backward(x, y, b, skip, total, mean)
         ctx.block = block
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, b, skip, total = ctx.saved_tensors
+        x, y, b, skip, total, mean = ctx.saved_tensors
         block = ctx.block
-        total = total.masked_fill(total == -torch.inf, 0)  # a row that leaves all columns out
+        total, gradient = _finite(total).unsqueeze(-1), gradient.unsqueeze(-1)
         need_x, need_y, need_b = ctx.needs_input_grad[:3]
-        of_x = torch.zeros_like(x)
+        of_x = (mean * gradient).sum_to_size(x.shape) if need_x else None
         of_y: list[Tensor] = []
         of_b: list[Tensor] = []
-        for start in range(0, y.shape[-2], block):
-            logits = _block(x, y, b, skip, start, block)
-            weights = (logits - total.unsqueeze(-1)).exp() * gradient.unsqueeze(-1)
-            if need_x:
-                of_x += matmul(weights, y[..., start : start + block, :]).sum_to_size(x.shape)
+        for start in range(0, y.shape[-2] if need_y or need_b else 0, block):
+            weights = (_block(x, y, b, skip, start, block) - total).exp() * gradient
             if need_y:
                 shape = (*y.shape[:-2], weights.shape[-1], y.shape[-1])
                 of_y.append(matmul(weights.mT, x).sum_to_size(shape))
             if need_b:
                 of_b.append(-weights.flatten(0, -2).sum(dim=0))
         return (
-            of_x if need_x else None,
+            of_x,
             torch.cat(of_y, dim=-2) if need_y else None,
             torch.cat(of_b) if need_b else None,
             None,
             None,
+            None,
         )
+
+
+def _finite(total: Tensor) -> Tensor:
+    return total.masked_fill(total == -torch.inf, 0)  # of a row that leaves all columns out
 
 
 def _block(
