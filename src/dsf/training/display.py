@@ -25,13 +25,14 @@ class Display(Callback):
         self.epochs, self.steps, self.step, self.stream = epochs, steps, step, stream
         self._numbers: dict[str, Any] = {}
         self._knn: float | None = None
-        self._start, self._began = step, time.monotonic()
+        self._since: tuple[int, float] | None = None  # step and time of the first line
 
     def line(self, line: Line) -> None:
         """Take in a line of metrics."""
         self.step = line["step"]
         if line["kind"] == "step":
             self._numbers = line
+            self._since = self._since or (self.step, time.monotonic())
         elif line["kind"] == "knn":
             self._knn = line["backbone"]
 
@@ -52,11 +53,14 @@ class Display(Callback):
         return "" if self._knn is None else f"kNN {100 * self._knn:.1f} %"
 
     def left(self) -> str:
-        """The time that is left, judged by the steps of this process."""
-        done = self.step - self._start
-        if not done:
+        """The time that is left, judged by the steps after the first line.
+
+        Those before it include compilation, which may take longer than the whole training.
+        """
+        step, began = self._since or (self.step, 0.0)
+        if step == self.step < self.steps:
             return "-:--"
-        seconds = (time.monotonic() - self._began) / done * (self.steps - self.step)
+        seconds = (time.monotonic() - began) / max(1, self.step - step) * (self.steps - self.step)
         minutes, rest = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
