@@ -356,6 +356,14 @@ def test_plain_lines(tmp_path, capsys):
         assert word in text[0]
 
 
+def test_it_says_that_it_compiles(tmp_path, capsys):
+    told = "compiling: the first step may take"
+    for again in (False, True):
+        with torch.compiler.set_stance("force_eager"):
+            train(tiny.settings("compile=true"), tmp_path / "run", resume=again)
+        assert (told in capsys.readouterr().err) is not again  # a run that is complete does not
+
+
 @pytest.mark.parametrize(("setting", "package"), [("tensorboard=true", "tensorboard")])
 def test_loggers_that_are_not_installed(tmp_path, monkeypatch, setting, package):
     import importlib

@@ -76,6 +76,8 @@ def train(
             if loop.step == 0 and distributed.rank() == 0:
                 for note in notes(settings, split):
                     loop.say(f"note: {note}")
+            if settings.compile and loop.step < loop.steps:
+                loop.say("compiling: the first step may take a minute or two")
             begin()
             loop.run()
         if distributed.rank() == 0:
