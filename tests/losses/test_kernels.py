@@ -15,6 +15,7 @@ from dsf.losses.streaming import _of_all_problems, streaming_logsumexp
 
 # rows, keys, dimensions, skipped columns a row, whether there is a b
 SHAPES = [
+    (1, 1, 5, 0, False),
     (70, 150, 24, 2, True),
     (64, 64, 16, 0, False),
     (5, 300, 128, 1, True),
@@ -50,11 +51,9 @@ def interpret():
         return interpreter.TensorHandle(a @ b + result.data, result.dtype.scalar)
 
     interpreter.InterpreterBuilder.create_dot = dot
-    tiles = (_kernels._ANY, _kernels._HOPPER)
-    for programs, tile in itertools.product(
-        (1, 8, 512), tiles
-    ):  # an axis in one part, or in several
-        _kernels._PROGRAMS, _kernels._ANY = programs, tile
+    programs = (1, 8, 512)  # an axis in one part, or in several
+    for count, tile in itertools.product(programs, (_kernels._ANY, _kernels._HOPPER)):
+        _kernels._PROGRAMS, _kernels._ANY = count, tile
         for shape in SHAPES:
             *tensors, gradient = problem(*shape)
             expected = definition(*tensors, gradient)

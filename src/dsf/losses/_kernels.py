@@ -82,7 +82,7 @@ def _add_product(result, a0, a1, a2, b0, b1, b2):
     return tl.dot(a0, b0, result)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "M", "part"])
 def _forward(
     x, y, b, skip, largest, total, mean, N, M, part,
     D: tl.constexpr, WIDTH: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
@@ -124,7 +124,7 @@ def _forward(
         tl.store(mean + place, result, mask=(row < N)[:, None] & (width < D)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "M", "part"])
 def _backward(
     x, y, b, skip, total, gradient, of_y, of_b, N, M, part,
     D: tl.constexpr, WIDTH: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
