@@ -31,7 +31,8 @@ over 18 corruptions at severity 1, as the paper describes it, or, *mCE, all*, at
 lower is better. *GPU s* and *peak GiB* are of training alone; in tables of transfer, of
 fine-tuning. The seconds by which a first epoch is longer than the others are left out: they go into
 compiling, up to 100 of them, which only the first run of a kind does. *GPU minutes* are all that
-was spent on training. No epoch, setting or seed is chosen on test images."""
+was spent on training; those of runs that shared a GPU, as most of the tuning did, add up to more
+than passed. No epoch, setting or seed is chosen on test images."""
 
 _SECTIONS = (
     comparison.table1,
