@@ -104,6 +104,18 @@ class TestAgainstReference:
 
 
 class TestAgainstBallArithmetic:
+    @pytest.mark.parametrize("p", [2, 3, 16, 128])
+    def test_kl_of_large_concentrations(self, p):
+        """Where kappa - Phi is the logarithm of kappa, whose differences cancel."""
+        k_i = torch.logspace(0, 6, 13, dtype=torch.float64)[:, None]
+        k_j = k_i * torch.logspace(-1.5, 1.5, 31, dtype=torch.float64)
+        k_j = k_j[:, k_j[0] != k_i[0]]
+        for dtype, bound in ((torch.float64, 2e-13), (torch.float32, 2e-5)):
+            i, j = k_i.to(dtype).expand_as(k_j).flatten(), k_j.to(dtype).flatten()
+            values = kl_divergence(i, j, p=p, one_minus_cos=torch.zeros_like(i))
+            for value, a, b in zip(values.tolist(), i.tolist(), j.tolist(), strict=True):
+                assert relative_error(value, exact_kl(a, b, 0.0, p)) <= bound, (dtype, a, b)
+
     @settings(max_examples=200, deadline=None)
     @given(
         p=st.one_of(st.integers(2, 64), st.sampled_from([128, 1024, 16384])),

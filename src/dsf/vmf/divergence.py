@@ -27,10 +27,10 @@ from typing import NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from dsf.vmf._bregman import integral, is_near, kl, mixture
+from dsf.vmf._bregman import kl, mixture, ratio_difference
 from dsf.vmf._checks import check_dimension, check_range, is_number, together
 from dsf.vmf.estimate import ViewDistribution
-from dsf.vmf.special import bessel_ratio, log_partition, one_minus_bessel_ratio
+from dsf.vmf.special import bessel_ratio, log_partition
 
 __all__ = [
     "bhattacharyya",
@@ -305,10 +305,7 @@ def _jeffreys_direct(pair: _Pair) -> Tensor:
 def _jeffreys_stable(pair: _Pair) -> Tensor:
     k_i, k_j, gap, p, _ = pair
     step = k_j - k_i
-    far = one_minus_bessel_ratio(k_i, p, validate_args=False)
-    far = far - one_minus_bessel_ratio(k_j, p, validate_args=False)
-    near = step * integral(k_i, step, p, lambda u: 1.0)
-    radial = step * torch.where(is_near(k_i, k_j, step, p), near, far)
+    radial = step * ratio_difference(k_i, k_j, step, p)
     return radial + (_a(k_i, p) * k_j + _a(k_j, p) * k_i) * gap
 
 
