@@ -5,12 +5,13 @@ import itertools
 import os
 import subprocess
 import sys
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 
-from dsf.losses import DSFLoss, LossAverage
+from dsf.losses import DSFLoss, LossAverage, streaming
 from dsf.losses.streaming import _of_all_problems, streaming_logsumexp
 
 # rows, keys, dimensions, skipped columns a row, whether there is a b
@@ -61,6 +62,10 @@ def interpret():
             total = _of_all_problems(*tensors, True)
             ours = (total, *torch.autograd.grad(total, inputs, gradient))
             torch.testing.assert_close(ours, expected, rtol=1e-5, atol=2e-5)
+    with patch.object(streaming, "_multiplies_bfloat16", lambda device: False):  # in blocks
+        total = _of_all_problems(*tensors, True)
+        ours = (total, *torch.autograd.grad(total, inputs, gradient))
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=2e-5)
     x, y, b, skip = tensors
     for of_x, of_y in ((True, False), (False, True)):
         plain = [x.detach().requires_grad_(of_x), y.detach().requires_grad_(of_y)]

@@ -44,19 +44,16 @@ def streaming_logsumexp(
     if block is not None and block < 1:
         raise ValueError(f"block must be at least 1; got {block}")
     with_mean = x.requires_grad and torch.is_grad_enabled()
-    if x.dtype == torch.float32 and x.shape[-1] <= _WIDEST and _has_kernels(x.device):
+    if x.is_cuda and x.dtype == torch.float32 and x.shape[-1] <= _WIDEST and _HAS_TRITON:
         return _of_all_problems(x, y, b, skip, with_mean)
     rows = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]).numel() * x.shape[-2]
-    block = block or max(1, _BLOCK // rows)
+    block = block or _default_block(rows)
     result: Tensor = _StreamingLogSumExp.apply(x, y, b, skip, block, with_mean)
     return result
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _has_kernels(device: torch.device) -> bool:
-    return (
-        device.type == "cuda" and _HAS_TRITON and torch.cuda.get_device_capability(device) >= (8, 0)
-    )
+def _default_block(rows: int) -> int:
+    return max(1, _BLOCK // rows)
 
 
 def _of_all_problems(
@@ -72,9 +69,16 @@ def _of_all_problems(
 def _kernel(
     x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, with_mean: bool
 ) -> tuple[Tensor, Tensor]:
+    if not _multiplies_bfloat16(x.device):
+        return _forward_in_blocks(x, y, b, skip, _default_block(len(x)), with_mean)
     from dsf.losses import _kernels
 
     return _kernels.logsumexp(*_contiguous(x, y, b, skip), with_mean)
+
+
+# Asked within the operators, where a compiler does not look.
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @_kernel.register_fake
@@ -96,10 +100,12 @@ def _kernel_backward(
     need_x: bool,
     need_y: bool,
 ) -> list[Tensor]:
-    from dsf.losses import _kernels
-
     found = [mean * gradient.unsqueeze(-1)] if need_x else []
-    if need_y:
+    if need_y and not _multiplies_bfloat16(x.device):
+        found += _backward_in_blocks(x, y, b, skip, total, gradient, _default_block(len(x)))
+    elif need_y:
+        from dsf.losses import _kernels
+
         arguments = _contiguous(x, y, b, skip)
         found += _kernels.gradients(*arguments, total, gradient.contiguous())
     return found
@@ -154,14 +160,7 @@ class _StreamingLogSumExp(torch.autograd.Function):
         block: int,
         with_mean: bool,
     ) -> Tensor:
-        total, mean = x.new_full((), -torch.inf), x.new_zeros(())
-        for start in range(0, y.shape[-2], block):
-            logits = _block(x, y, b, skip, start, block)
-            before, total = total, torch.logaddexp(total, logits.logsumexp(dim=-1))
-            if with_mean:
-                base = _finite(total).unsqueeze(-1)
-                share = matmul((logits - base).exp(), y[..., start : start + block, :])
-                mean = mean * (before.unsqueeze(-1) - base).exp() + share
+        total, mean = _forward_in_blocks(x, y, b, skip, block, with_mean)
         ctx.save_for_backward(x, y, b, skip, total, mean)
         ctx.block = block
         return total
@@ -170,27 +169,49 @@ class _StreamingLogSumExp(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, y, b, skip, total, mean = ctx.saved_tensors
-        block = ctx.block
-        total, gradient = _finite(total).unsqueeze(-1), gradient.unsqueeze(-1)
         need_x, need_y, need_b = ctx.needs_input_grad[:3]
-        of_x = (mean * gradient).sum_to_size(x.shape) if need_x else None
-        of_y: list[Tensor] = []
-        of_b: list[Tensor] = []
-        for start in range(0, y.shape[-2] if need_y or need_b else 0, block):
-            weights = (_block(x, y, b, skip, start, block) - total).exp() * gradient
-            if need_y:
-                shape = (*y.shape[:-2], weights.shape[-1], y.shape[-1])
-                of_y.append(matmul(weights.mT, x).sum_to_size(shape))
-            if need_b:
-                of_b.append(-weights.flatten(0, -2).sum(dim=0))
-        return (
-            of_x,
-            torch.cat(of_y, dim=-2) if need_y else None,
-            torch.cat(of_b) if need_b else None,
-            None,
-            None,
-            None,
-        )
+        of_x = of_y = of_b = None
+        if need_x:
+            of_x = (mean * gradient.unsqueeze(-1)).sum_to_size(x.shape)
+        if need_y or need_b:
+            of_y, of_b = _backward_in_blocks(x, y, b, skip, total, gradient, ctx.block)
+        return of_x, of_y if need_y else None, of_b if need_b else None, None, None, None
+
+
+def _forward_in_blocks(
+    x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, block: int, with_mean: bool
+) -> tuple[Tensor, Tensor]:
+    total = x.new_full((), -torch.inf)
+    mean = x.new_zeros(()) if with_mean else x.new_zeros((0, x.shape[-1]))
+    for start in range(0, y.shape[-2], block):
+        logits = _block(x, y, b, skip, start, block)
+        before, total = total, torch.logaddexp(total, logits.logsumexp(dim=-1))
+        if with_mean:
+            base = _finite(total).unsqueeze(-1)
+            share = matmul((logits - base).exp(), y[..., start : start + block, :])
+            mean = mean * (before.unsqueeze(-1) - base).exp() + share
+    return total, mean
+
+
+def _backward_in_blocks(
+    x: Tensor,
+    y: Tensor,
+    b: Tensor | None,
+    skip: Tensor | None,
+    total: Tensor,
+    gradient: Tensor,
+    block: int,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of y and b."""
+    total, gradient = _finite(total).unsqueeze(-1), gradient.unsqueeze(-1)
+    of_y: list[Tensor] = []
+    of_b: list[Tensor] = []
+    for start in range(0, y.shape[-2], block):
+        weights = (_block(x, y, b, skip, start, block) - total).exp() * gradient
+        shape = (*y.shape[:-2], weights.shape[-1], y.shape[-1])
+        of_y.append(matmul(weights.mT, x).sum_to_size(shape))
+        of_b.append(-weights.flatten(0, -2).sum(dim=0))
+    return torch.cat(of_y, dim=-2), torch.cat(of_b)
 
 
 def _finite(total: Tensor) -> Tensor:
