@@ -30,7 +30,7 @@ others, which settings may be chosen by. *mCE*: the mean error of the paper's li
 over 18 corruptions at severity 1, as the paper describes it, or, *mCE, all*, at severities 1 to 5;
 lower is better. *GPU s* and *peak GiB* are of training alone; in tables of transfer, of
 fine-tuning. The seconds by which a first epoch is longer than the others are left out: they go into
-compiling, up to 100 of them, which only the first run of a kind does. *GPU minutes* are all that
+compiling, half a minute, or up to three for the first run of a kind. *GPU minutes* are all that
 was spent on training; those of runs that shared a GPU, as most of the tuning did, add up to more
 than passed. No epoch, setting or seed is chosen on test images."""
 
