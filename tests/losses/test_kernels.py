@@ -1,7 +1,6 @@
 """The Triton kernels against the definition: on a CPU by Triton's interpreter, and on a GPU."""
 
 import importlib.util
-import itertools
 import os
 import subprocess
 import sys
@@ -52,8 +51,8 @@ def interpret():
         return interpreter.TensorHandle(a @ b + result.data, result.dtype.scalar)
 
     interpreter.InterpreterBuilder.create_dot = dot
-    programs = (1, 8, 512)  # an axis in one part, or in several
-    for count, tile in itertools.product(programs, (_kernels._ANY, _kernels._HOPPER)):
+    # An axis in one part, or in several.
+    for count, tile in ((1, _kernels._HOPPER), (8, _kernels._ANY), (512, _kernels._HOPPER)):
         _kernels._PROGRAMS, _kernels._ANY = count, tile
         for shape in SHAPES:
             *tensors, gradient = problem(*shape)
@@ -93,7 +92,7 @@ def test_interpreted():
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 @pytest.mark.parametrize("width", [128, 256])
 @pytest.mark.parametrize(
-    ("capability", "room"), [(80, 166_912), (89, 101_376), (90, 232_448)], ids=["A", "4090", "H"]
+    ("capability", "room"), [(89, 101_376), (90, 232_448)], ids=["4090", "H100"]
 )
 def test_compiles_for_gpus_that_are_not_here(capability, room, width):
     import triton
