@@ -3,7 +3,7 @@
 import pytest
 import torch
 from test_losses import LOSSES, SETTINGS, features, make
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 
 from dsf.losses.streaming import streaming_logsumexp
 
@@ -65,6 +65,11 @@ class TestLogSumExp:
         assert total[1].isfinite()
         total[1].backward()
         assert x.grad.isfinite().all()
+
+    def test_second_derivatives(self):
+        x, y, b, skip = self.arguments()
+        assert gradgradcheck(lambda *args: streaming_logsumexp(*args, block=3), (x[0, 0], y[0]))
+        assert gradgradcheck(lambda x: streaming_logsumexp(x, y[0], b, skip, 3), x[0, 0])
 
     def test_block_size(self):
         x, y, b, skip = self.arguments()

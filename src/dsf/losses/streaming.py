@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dsf.losses._precision import matmul
 
@@ -28,7 +27,7 @@ def streaming_logsumexp(
     the keys, which is that gradient but for a factor. For the gradients of y and b backward
     computes the softmax again. So memory grows with N + M and with N * block, not with N * M. On a
     GPU of Nvidia's Ampere or later, in float32, Triton kernels do both, whose tiles never reach
-    the memory. Second derivatives are not to be had.
+    the memory; these have no second derivatives.
 
     Args:
         x: (..., N, D).
@@ -166,12 +165,13 @@ class _StreamingLogSumExp(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, y, b, skip, total, mean = ctx.saved_tensors
         need_x, need_y, need_b = ctx.needs_input_grad[:3]
         of_x = of_y = of_b = None
         if need_x:
+            if torch.is_grad_enabled():  # asked for second derivatives, which the one kept lacks
+                mean = _mean_in_blocks(x, y, b, skip, total, ctx.block)
             of_x = (mean * gradient.unsqueeze(-1)).sum_to_size(x.shape)
         if need_y or need_b:
             of_y, of_b = _backward_in_blocks(x, y, b, skip, total, gradient, ctx.block)
@@ -191,6 +191,16 @@ def _forward_in_blocks(
             share = matmul((logits - base).exp(), y[..., start : start + block, :])
             mean = mean * (before.unsqueeze(-1) - base).exp() + share
     return total, mean
+
+
+def _mean_in_blocks(
+    x: Tensor, y: Tensor, b: Tensor | None, skip: Tensor | None, total: Tensor, block: int
+) -> Tensor:
+    mean, total = x.new_zeros(()), _finite(total).unsqueeze(-1)
+    for start in range(0, y.shape[-2], block):
+        shares = (_block(x, y, b, skip, start, block) - total).exp()
+        mean = mean + matmul(shares, y[..., start : start + block, :])
+    return mean
 
 
 def _backward_in_blocks(
