@@ -149,6 +149,7 @@ def _ways(loss: DSFLoss, negatives: str, n: int, device: str, repeats: int) -> l
     exact = _step(copy.deepcopy(loss).double(), out0.double().requires_grad_(), out1.double())
     out0.requires_grad_()
     size = {"N": n, "K": loss.queue.size if loss.queue is not None else 2 * n}
+    compiles = device == "cuda" and can_compile(device)
     rows: list[Report] = []
     for name, kernel in {"stored": True, "blocks": False, "kernel": True}.items():
         if name == "kernel" and device == "cpu":
@@ -157,16 +158,16 @@ def _ways(loss: DSFLoss, negatives: str, n: int, device: str, repeats: int) -> l
         row: Report = {"negatives": negatives, "logits": name, **size}
         torch._dynamo.reset()
         ways: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"eager": loss}
-        if device == "cuda" and can_compile(device):
+        if compiles:
             ways["compiled"] = torch.compile(loss, fullgraph=True)
         with patch.object(streaming, "_HAS_TRITON", kernel):
             for how, function in ways.items():
                 step = partial(_step, function, out0, out1)
-                gradient = step()
+                error = ((step().double() - exact).norm() / exact.norm()).item()
+                row["error"] = max(error, row.get("error", 0.0))
                 row[f"{how}_ms"] = milliseconds(step, device, repeats)
                 if device == "cuda":
                     row[f"{how}_MiB"] = peak_mib(step)
-        row["error"] = ((gradient.double() - exact).norm() / exact.norm()).item()
         rows.append(row)
     for row in rows:
         for how in ways:

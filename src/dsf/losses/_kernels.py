@@ -33,8 +33,8 @@ class _Tile(NamedTuple):
         return _Tile(self.own // 2, self.others // 2, max(4, self.warps // 2), self.stages)
 
 
-# Compiled, neither keeps in memory what belongs into registers: the first on Hopper, where tensor
-# cores read from the 193 KiB that it has on the chip, the second, with 56, everywhere.
+# The largest that, compiled for 128 dimensions, fit into registers: the first on Hopper, whose
+# tensor cores read from shared memory, of which it takes 193 KiB; the second, with 56, everywhere.
 _HOPPER = _Tile(128, 64, 8, 2)
 _ANY = _Tile(32, 32, 4, 1)
 
