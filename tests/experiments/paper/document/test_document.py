@@ -203,6 +203,20 @@ def test_half_the_epochs():
     assert status(chapter(complete(dsf=0)), claim) == "did not hold"
 
 
+def test_a_training_is_shown_where_methods_differ():
+    book = complete(["table1/dsf", "table1/feature-avg"])
+    for outcome in book.outcomes.values():
+        outcome.content["knn"] = {
+            "epoch": [0, 1, 2, 3],
+            "seconds": [0.0, 60.0, 120.0, 180.0],
+            "projection": [0.3, 0.6, 0.82, 0.9],
+        }
+    chapter(book)
+    texts = set(ElementTree.fromstring(book.figures.files["training-kNN.svg"]).itertext())
+    assert {"82", "90", "DSF", "Feature_avg"} <= texts
+    assert not {"30", "60"} & texts
+
+
 def test_the_stall():
     book = complete()
     claim = "DSF learns with the published head"

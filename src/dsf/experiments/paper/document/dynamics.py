@@ -1,6 +1,6 @@
 """Training over time: accuracy against GPU time, margin, concentration, KL's three terms."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dsf.experiments.page.chart import Point, Series
 from dsf.experiments.page.run import as_float
@@ -9,6 +9,7 @@ from dsf.experiments.paper.document.markdown import join, table
 from dsf.experiments.paper.outcome import Outcome
 
 _COLUMNS = ("kNN", "kNN, backbone", "linear", "linear, fast", "mCE")
+_LATE = 10  # points of kNN that are shown of a training
 # The first two do not know which images are paired: their means are those of either kind.
 _TERMS = {
     "positive": {"log ratio": "kl_log", "Bessel": "kl_bessel", "cosine": "kl_cos"},
@@ -34,11 +35,11 @@ def convergence(book: Book) -> str | None:
     during = book.figures.draw(
         "training-kNN",
         "kNN during training against GPU time",
-        [
+        _late(
             Series(book.plan.label(name), _minutes(outcome))
             for found in reversed(book.by_method(book.group("table1")).values())
             for name, outcome in book.done(found)
-        ],
+        ),
         "GPU minutes",
         "kNN, %",
     )
@@ -53,7 +54,12 @@ def convergence(book: Book) -> str | None:
         "GPU time is that of training alone, without compilation.",
         book.partial(names),
         " ".join(filter(None, charts)),
-        during and join("The runs of Table 1 while they train:", during),
+        during
+        and join(
+            f"The runs of Table 1 while they train, where they are within {_LATE} points of the "
+            "best:",
+            during,
+        ),
         table(("method", "epochs", *_COLUMNS, *COST), rows),
     )
 
@@ -70,6 +76,16 @@ def _series(book: Book, names: Sequence[str], measure: str) -> list[Series]:
 def _minutes(outcome: Outcome) -> list[Point]:
     found, start = outcome.curve("projection", "seconds", "knn"), outcome.start
     return [(max(0.0, x - start) / 60, 100 * y) for x, y in found]
+
+
+def _late(series: Iterable[Series]) -> list[Series]:
+    """Their upper ends, since beside the first minutes no difference can be seen."""
+    lines = list(series)
+    best = max((y for line in lines for _, y in line.finite), default=0.0)
+    return [
+        Series(line.name, [point for point in line.finite if point[1] >= best - _LATE])
+        for line in lines
+    ]
 
 
 def longest(book: Book, method: str) -> tuple[str, Outcome] | None:
