@@ -11,7 +11,8 @@ def test_a_step_is_measured(tmp_path, capsys):
     report = tmp_path / "step.json"
     arguments = ["bench", "step", *tiny.SETTINGS, "--steps", "2", "--json", str(report)]
     assert main(arguments) == 0
-    *lines, products = capsys.readouterr().out.splitlines()
+    first, products, *others, times = capsys.readouterr().out.splitlines()
+    lines = [first, *others]
     assert [line.split("  ")[0] for line in lines] == [
         "as the recipe has it",
         "on views made before",
@@ -21,6 +22,8 @@ def test_a_step_is_measured(tmp_path, capsys):
     ]
     assert all("views/s" in line for line in lines)
     assert "TFLOP/s of a large matrix product" in products
+    assert times.startswith("as the recipe has it: ")
+    assert times.endswith(" times as fast as eager fp32")
     written = json.loads(report.read_text())
     assert written["recipe"] == "demo"
     assert {"command", "commit", "packages", "seed", "wall_s"} <= set(written["provenance"])
@@ -33,6 +36,69 @@ def test_a_step_is_measured(tmp_path, capsys):
     rate = found["flop"] / (1e-3 * written["steps"][0]["milliseconds"])
     assert found["share"] == pytest.approx(rate / found["ceiling"])
     assert 0 < found["share"] < 1.5
+
+
+def out_of_memory(monkeypatch, *variants, error=torch.OutOfMemoryError):
+    from dsf.experiments import cost
+
+    measure = cost.measure
+
+    def fails(what, *arguments):
+        if what in variants:
+            raise error("memory")
+        return measure(what, *arguments)
+
+    monkeypatch.setattr(cost, "measure", fails)
+
+
+def test_what_does_not_fit_is_left_out(tmp_path, capsys, monkeypatch):
+    out_of_memory(monkeypatch, "nor compiled", "eager fp32")
+    report = tmp_path / "step.json"
+    arguments = ["bench", "step", *tiny.SETTINGS, "--steps", "1", "--json", str(report)]
+    assert main(arguments) == 0
+    *_, compiled, eager, times = capsys.readouterr().out.splitlines()
+    assert compiled == "nor compiled          does not fit into the GPU's memory"
+    assert eager == "eager fp32            does not fit into the GPU's memory"
+    assert times.endswith(" times as fast as not as a CUDA graph")
+    assert [step["times"] for step in json.loads(report.read_text())["steps"]][-1:] == [1]
+
+
+def test_the_recipe_itself_has_to_fit(monkeypatch):
+    from dsf.experiments.cost import step_costs
+
+    out_of_memory(monkeypatch, "as the recipe has it")
+    with pytest.raises(torch.OutOfMemoryError):
+        next(step_costs("demo", tiny.SETTINGS, 1))
+
+
+def test_what_is_measured_is_written_at_once(tmp_path, monkeypatch):
+    out_of_memory(monkeypatch, "on views made before", error=KeyboardInterrupt)
+    report = tmp_path / "step.json"
+    arguments = ["bench", "step", *tiny.SETTINGS, "--steps", "1", "--json", str(report)]
+    assert main(arguments) != 0
+    written = json.loads(report.read_text())
+    assert [step["what"] for step in written["steps"]] == ["as the recipe has it"]
+    assert written["products"]["share"] > 0
+
+
+def test_slow_steps_are_fewer(monkeypatch):
+    from dsf.experiments import cost
+
+    now = 0.0
+    taken = []
+
+    def take(run, count, device):
+        nonlocal now
+        now += 0.5 * count
+        taken.append(count)
+
+    monkeypatch.setattr(cost, "_take", take)
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: now)
+    assert cost._seconds(None, 1000, None) == 0.5
+    assert taken == [5, 5, 10]  # after 10 s as many again would take longer than 20
+    taken.clear()
+    assert cost._seconds(None, 7, None) == 0.5
+    assert taken == [5, 2]
 
 
 def test_the_products_of_a_step_are_counted():

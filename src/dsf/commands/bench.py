@@ -5,9 +5,14 @@ import importlib
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dsf.commands.parser import Parser, UsageError, asked, positive
+
+if TYPE_CHECKING:
+    from dsf.experiments.cost import StepCost
 
 _PARTS = ("augment", "loss", "knn")  # modules of dsf.benchmarks
 _REPEATS = 15
@@ -64,7 +69,7 @@ def _step(options: argparse.Namespace) -> None:
 
     from dsf.data.files import write_json
     from dsf.experiments import build, load_recipe
-    from dsf.experiments.cost import products, step_costs
+    from dsf.experiments.cost import step_costs
     from dsf.training.environment import environment
 
     on_gpu = torch.cuda.is_available()
@@ -78,32 +83,62 @@ def _step(options: argparse.Namespace) -> None:
         raise UsageError("--profile: there is no CUDA device here whose kernels could be listed")
     started = time.time()
     steps = options.steps or (200 if on_gpu else 5)
-    costs = step_costs(recipe, overrides, steps, options.profile)
-    counted = products(recipe, overrides)
-    share = counted.share(costs[0].milliseconds)
-    for cost in costs:
-        memory = "" if cost.gibibytes is None else f"  {cost.gibibytes:.2f} GiB"
-        print(
-            f"{cost.what:<21} {cost.milliseconds:9.2f} ms  {cost.views_per_second:10,.0f} views/s"
-            f"{memory}  {cost.times:5.2f} times as fast as {costs[-1].what}"
-        )
-    print(
-        f"{counted.flop / 1e12:.3g} TFLOP of products a step, at {share:.1%} of the "
-        f"{counted.ceiling / 1e12:.3g} TFLOP/s of a large matrix product"
-    )
-    for kernel in costs[0].kernels or []:
+    report: dict[str, Any] = {"recipe": recipe, "overrides": overrides}
+    costs: list[StepCost] = []
+    for what, cost in step_costs(recipe, overrides, steps, options.profile):
+        if cost is None:
+            print(f"{what:<21} does not fit into the GPU's memory", flush=True)
+            continue
+        costs.append(cost)
+        _show(cost)
+        if len(costs) == 1:
+            report["products"] = _share(recipe, overrides, cost)
+            report["kernels"] = [kernel._asdict() for kernel in cost.kernels or []]
+        if options.json:  # each time, so that nothing is lost where the rest is cut short
+            device = torch.device("cpu" if cost.gibibytes is None else "cuda")
+            where = environment(device) | {"wall_s": time.time() - started, "seed": 0}
+            write_json(options.json, {"provenance": where} | report | {"steps": _rows(costs)})
+    first, last = costs[0], costs[-1]
+    times = last.milliseconds / first.milliseconds
+    print(f"{first.what}: {times:.2f} times as fast as {last.what}")
+
+
+def _show(cost: "StepCost") -> None:
+    memory = "" if cost.gibibytes is None else f"  {cost.gibibytes:.2f} GiB"
+    speed = f"{cost.views_per_second:10,.0f} views/s"
+    print(f"{cost.what:<21} {cost.milliseconds:9.2f} ms  {speed}{memory}", flush=True)
+    for kernel in cost.kernels or []:
         calls = f"{kernel.calls:5.0f} times" if kernel.calls else ""
         print(
             f"{kernel.milliseconds:9.2f} ms {kernel.share:6.1%}  {calls:<11}  "
             f"{kernel.name or kernel.kind}"
         )
-    if options.json:
-        device = torch.device("cpu" if costs[0].gibibytes is None else "cuda")
-        where = environment(device) | {"wall_s": time.time() - started, "seed": 0}
-        report = {"provenance": where, "recipe": recipe, "overrides": overrides}
-        rows = [cost._asdict() for cost in costs]
-        for row in rows:  # those of the recipe as it is stand on their own
-            row.pop("kernels")
-        report["products"] = counted._asdict() | {"share": share}
-        report["kernels"] = [kernel._asdict() for kernel in costs[0].kernels or []]
-        write_json(options.json, report | {"steps": rows})
+
+
+def _share(recipe: str, overrides: Sequence[str], cost: "StepCost") -> dict[str, Any] | None:
+    """The products of a step, and how near their speed is to what the device can do."""
+    import torch
+
+    from dsf.experiments.cost import products
+
+    try:
+        counted = products(recipe, overrides)
+    except torch.OutOfMemoryError:
+        print("products are not counted: an eager step does not fit into the GPU's memory")
+        return None
+    share = counted.share(cost.milliseconds)
+    print(
+        f"{counted.flop / 1e12:.3g} TFLOP of products a step, at {share:.1%} of the "
+        f"{counted.ceiling / 1e12:.3g} TFLOP/s of a large matrix product",
+        flush=True,
+    )
+    return counted._asdict() | {"share": share}
+
+
+def _rows(costs: "Sequence[StepCost]") -> list[dict[str, Any]]:
+    """The measurements beside the slowest; kernels, of the first alone, stand on their own."""
+    rows = [cost._asdict() for cost in costs]
+    for row in rows:
+        row.pop("kernels")
+        row["times"] = costs[-1].milliseconds / row["milliseconds"]
+    return rows

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ VARIANTS = {
 }
 """What the recipe is compared with, by the settings that are changed."""
 
+_LONGEST = 20.0  # seconds of steps that are measured, but for the first few
+
 
 class StepCost(NamedTuple):
     """The cost of one step.
@@ -44,7 +46,6 @@ class StepCost(NamedTuple):
         gibibytes: the most that torch took of the GPU's memory; None on a CPU.
         warm_up_seconds: what came before: compilation, cuDNN's choices, the first steps.
         checkpoint_bytes: what a checkpoint holds by then.
-        times: how many times the speed of the last variant.
         kernels: where the GPU's time goes, of the first variant if asked.
     """
 
@@ -55,7 +56,6 @@ class StepCost(NamedTuple):
     gibibytes: float | None
     warm_up_seconds: float
     checkpoint_bytes: int
-    times: float = 1.0
     kernels: list[KernelCost] | None = None
 
 
@@ -115,8 +115,11 @@ def _large_product(dtype: torch.dtype, device: torch.device) -> float:
 
 def step_costs(
     recipe: str, overrides: Sequence[str] = (), steps: int = 200, profile: bool = False
-) -> list[StepCost]:
+) -> Iterator[tuple[str, StepCost | None]]:
     """Measure the steps of a recipe as it is, and with less and less of what makes it fast.
+
+    Each of ``VARIANTS`` is given as soon as it is measured; None where the GPU's memory is too
+    small for it, though not for the recipe as it is.
 
     Images are random bytes, of the stored size where the recipe says one: what they show changes
     nothing about the time. They are 50,000 as in CIFAR-10, or 2,000 on a CPU, or what fits into a
@@ -125,7 +128,7 @@ def step_costs(
     Args:
         recipe: its name.
         overrides: settings to change, ``key=value`` each.
-        steps: how many to measure.
+        steps: how many to measure at most; fewer where they would take long.
         profile: also list the kernels of the recipe as it is; on a GPU.
     """
     if steps < 1:
@@ -133,14 +136,17 @@ def step_costs(
     if profile and not torch.cuda.is_available():
         raise ValueError("profile: there is no CUDA device here whose kernels could be listed")
     split: Split | None = None
-    costs: list[StepCost] = []
-    for what, changes in VARIANTS.items():
+    for number, (what, changes) in enumerate(VARIANTS.items()):
         settings = load_recipe(recipe, [*overrides, *changes])
         split = split or _many_images(build.resolve(settings))
         resolved = build.resolve(settings, split)
-        costs.append(measure(what, resolved, split, steps, profile and not costs))
-    slowest = costs[-1].milliseconds
-    return [cost._replace(times=slowest / cost.milliseconds) for cost in costs]
+        cost: StepCost | None = None
+        try:
+            cost = measure(what, resolved, split, steps, profile and number == 0)
+        except torch.OutOfMemoryError:
+            if number == 0:
+                raise
+        yield what, cost
 
 
 def _many_images(settings: Settings) -> Split:
@@ -167,7 +173,7 @@ def measure(
         what: of ``VARIANTS``, or any other word for the recipe as it is.
         settings: resolved ones.
         split: the images.
-        steps: how many to measure.
+        steps: how many to measure at most; fewer where they would take long.
         profile: list the kernels too.
     """
     device = torch.device(settings.device)
@@ -185,8 +191,7 @@ def measure(
         if on_gpu:
             torch.cuda.empty_cache()  # what cuDNN's search took
             torch.cuda.reset_peak_memory_stats()
-        _take(run, steps, device)
-        seconds = (time.perf_counter() - ready) / steps
+        seconds = _seconds(run, steps, device)
         peak = torch.cuda.max_memory_reserved() / 2**30 if on_gpu else None
         kernels = kernel_costs(lambda: _take(run, 5, device), 5) if profile else None
         run.close()
@@ -242,6 +247,18 @@ def _make_loop(
     optimiser = build.build_optimiser(settings, method)
     views = _MadeBefore(settings, device) if made_before else build.build_views(settings, device)
     return Loop(method, batches, views, optimiser, schedule, plan, Checkpoints(folder), None)
+
+
+def _seconds(run: Generator[None, None, None], steps: int, device: torch.device) -> float:
+    """What a step takes, the mean of as many as asked or as there is time for."""
+    started = time.perf_counter()
+    taken, elapsed = 0, 0.0
+    while taken < steps and 2 * elapsed < _LONGEST:
+        count = min(max(5, taken), steps - taken)  # doubled each time: waiting costs something
+        _take(run, count, device)
+        taken += count
+        elapsed = time.perf_counter() - started
+    return elapsed / taken
 
 
 def _take(run: Generator[None, None, None], count: int, device: torch.device) -> None:
