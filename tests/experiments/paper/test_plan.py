@@ -1,15 +1,18 @@
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 import tiny_plan
 import yaml
 
-from dsf.experiments import load_recipe
+from dsf.experiments import describe, load_recipe
 from dsf.experiments.paper.configuration import configure
 from dsf.experiments.paper.listing import estimated_seconds
+from dsf.experiments.paper.outcome import read_outcome
 from dsf.experiments.paper.plan import load_plan, plan_names
 
 CIFAR, HUNDRED, IMAGENETTE = (load_plan(name) for name in plan_names())
+RESULTS = Path(__file__).parents[3] / "results"
 HALF_HOURS = ("tuning", "table1", "table2")
 
 
@@ -27,6 +30,22 @@ def test_every_run_is_valid(name):
     settings = planned(name)
     assert settings.data.name == CIFAR.data
     assert settings.batch_norm.splits == 8
+
+
+@pytest.mark.parametrize("plan", [CIFAR, HUNDRED, IMAGENETTE], ids=lambda plan: plan.name)
+def test_recipes_have_the_settings_that_won_and_say_what_they_reach(plan):
+    for name in plan.groups["table1"]:
+        recipe = plan.methods[plan.every[name].method].recipe
+        outcome = read_outcome(RESULTS / plan.name, name)
+        if outcome is None:
+            assert describe(recipe).reaches == "not measured yet."
+            continue
+        settings = load_recipe(recipe)
+        rate = "lr" if settings.optimiser.base_lr is None else "base_lr"
+        assert getattr(settings.optimiser, rate) == outcome.setting(f"optimiser.{rate}"), recipe
+        assert settings.loss.temperature == outcome.setting("loss.temperature"), recipe
+        numbers = f"kNN {outcome.knn:.2f} %, linear {outcome.linear_paper:.2f} %"
+        assert describe(recipe).reaches.startswith(numbers)
 
 
 @pytest.mark.parametrize("plan", [HUNDRED, IMAGENETTE], ids=lambda plan: plan.name)
