@@ -96,13 +96,13 @@ class TestEveryMethod:
 
     def test_heads_and_loss_keep_their_precision(self, name):
         method = make(name)
-        seen = []
-        method.projector.register_forward_hook(lambda *args: seen.append(args[2].dtype))
-        method.encoder.register_forward_hook(lambda *args: seen.append(args[2].dtype))
+        encoded, projected = set(), set()
+        method.encoder.register_forward_hook(lambda *args: encoded.add(args[2].dtype))
+        method.projector.register_forward_hook(lambda *args: projected.add(args[2].dtype))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = method(make_views()).loss
-        assert set(seen[0::2]) == {torch.bfloat16}
-        assert set(seen[1::2]) == {torch.float32}
+        assert encoded == {torch.bfloat16}
+        assert projected == {torch.float32}
         assert loss.dtype is torch.float32
         assert method.double()(make_views().double()).loss.dtype is torch.float64
 
@@ -247,6 +247,24 @@ class TestMoCoV3:
         torch.testing.assert_close(method(views).loss, expected)
         swapped = torch.cat([views[:, 2:], views[:, :2]], dim=1)
         torch.testing.assert_close(method(swapped).loss, expected)
+
+    @pytest.mark.parametrize(("norm", "sides"), [(nn.GroupNorm(2, 10), 1), (nn.BatchNorm2d(10), 2)])
+    def test_batch_norm_sees_each_side_apart(self, norm, sides):
+        encoder = Encoder()
+        encoder[1] = norm
+        method = make("mocov3", encoder=encoder, projector="mlp-bn", predictor="mlp-bn")
+        seen = []
+        for part in (method.encoder, method.key_encoder, method.projector, method.key_projector):
+            part.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+        views = make_views()
+        loss = method(views).loss
+        encoded = [4 * B // sides] * sides
+        assert seen == [*encoded, *[2 * B] * 2] * 2
+        # As by definition: each side a batch of its own, to both encoders and to all heads.
+        out0, out1 = (method.predict(x.flatten(0, 1)).view(B, 2, D) for x in views.chunk(2, 1))
+        key0, key1 = (method.keys(x.flatten(0, 1)).view(B, 2, D) for x in views.chunk(2, 1))
+        contrast = DSFLoss(in_batch="cross")
+        torch.testing.assert_close(loss, contrast(out0, key1) + contrast(out1, key0))
 
     def test_scale(self):
         views = make_views()

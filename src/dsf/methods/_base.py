@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dsf.losses import ContrastiveLoss, Diagnostics
 from dsf.models import create_head, feature_dimension
@@ -53,10 +55,8 @@ class Method(nn.Module, ABC):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     @abstractmethod
-    def compute(
-        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
-    ) -> MethodOutput:
-        """The loss of two halves of the views, each (B, m, 3, H, W), and of local ones."""
+    def compute(self, views: Tensor, diagnose: bool, local: Tensor | None = None) -> MethodOutput:
+        """The loss of (B, 2 m, 3, H, W) views, of which each half is a side, and of local ones."""
 
     def forward(
         self, views: Views, diagnose: bool = True, local: Views | None = None
@@ -70,15 +70,17 @@ class Method(nn.Module, ABC):
                 (multi-crop: Caron et al., 2020). They are encoded apart, so that to BatchNorm they
                 are a batch of their own, and no key is made of them.
         """
-        first, second = halves(views)
+        views = as_images("views", views)
+        if views.shape[1] % 2:
+            raise ValueError(f"the number of views must be even, M = 2 m; got {views.shape[1]}")
         if local is None:
-            return self.compute(first, second, diagnose)
+            return self.compute(views, diagnose)
         local = as_images("local", local)
-        if len(local) != len(first):
+        if len(local) != len(views):
             raise ValueError(
-                f"views and local must be of the same images; got {len(first)} and {len(local)}"
+                f"views and local must be of the same images; got {len(views)} and {len(local)}"
             )
-        return self.compute(first, second, diagnose, local)
+        return self.compute(views, diagnose, local)
 
     def project(self, images: Tensor) -> Tensor:
         """What the loss sees of (N, 3, H, W) images."""
@@ -113,17 +115,14 @@ def as_images(name: str, views: Views) -> Tensor:
     return views
 
 
-def halves(views: Views) -> tuple[Tensor, Tensor]:
-    """The two sides of the views, each (B, m, 3, H, W)."""
-    views = as_images("views", views)
-    m, odd = divmod(views.shape[1], 2)
-    if odd:
-        raise ValueError(f"the number of views must be even, M = 2 m; got {views.shape[1]}")
-    return views[:, :m], views[:, m:]
+def halves(views: Tensor) -> tuple[Tensor, Tensor]:
+    """The two sides of (B, 2 m, ...) views or features."""
+    first, second = views.chunk(2, dim=1)
+    return first, second
 
 
 def each_view(function: Callable[[Tensor], Tensor], views: Tensor) -> Tensor:
-    """Apply a function of (N, 3, H, W) to (B, m, 3, H, W); the views of an image lie together."""
+    """Apply a function of (N, ...) to (B, m, ...); the views of an image lie together."""
     flat = views.flatten(0, 1)
     features = function(flat)
     return features.view(*views.shape[:2], -1)
@@ -144,6 +143,19 @@ def encode(encoder: nn.Module, images: Tensor) -> Tensor:
             f"for images of {tuple(images.shape)}"
         )
     return features
+
+
+def encode_sides(encoder: nn.Module, views: Tensor) -> tuple[Tensor, Tensor]:
+    """The features of both sides, (B, m, F) each.
+
+    BatchNorm has to see each side apart. Without it the views go through the encoder at once:
+    fewer and larger kernels, and no copy of them.
+    """
+    function = partial(encode, encoder)
+    if any(isinstance(module, _BatchNorm) for module in encoder.modules()):
+        first, second = halves(views)
+        return each_view(function, first), each_view(function, second)
+    return halves(each_view(function, views))
 
 
 def head(module: nn.Module, features: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dsf import distributed
 from dsf.losses import ContrastiveLoss
-from dsf.methods._base import MethodOutput, beside, each_view
+from dsf.methods._base import MethodOutput, beside, each_view, halves
 from dsf.methods._momentum import MomentumMethod, both_ways
 from dsf.random import permutation
 
@@ -52,10 +52,9 @@ class MoCo(MomentumMethod):
         self.shuffle = shuffle
         self.seed = seed
 
-    def compute(
-        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
-    ) -> MethodOutput:
+    def compute(self, views: Tensor, diagnose: bool, local: Tensor | None = None) -> MethodOutput:
         """The loss of two halves of the views: queries and keys; local ones are queries."""
+        first, second = halves(views)
         small = None if local is None else each_view(self.project, local)
         out0, key1 = each_view(self.project, first), self._shuffled_keys(second, stream=0)
         out0 = beside(out0, small)

@@ -1,11 +1,13 @@
 """MoCo v3 (Chen et al., 2021) for many views."""
 
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from dsf.losses import ContrastiveLoss, DSFLoss
-from dsf.methods._base import MethodOutput, beside, each_view, head
+from dsf.methods._base import MethodOutput, beside, each_view, encode, encode_sides, head
 from dsf.methods._momentum import MomentumMethod, both_ways
 from dsf.models import create_head
 
@@ -46,18 +48,21 @@ class MoCoV3(MomentumMethod):
             scale = 1.0 if isinstance(loss, DSFLoss) else 2 * loss.temperature
         self.scale = scale
 
-    def compute(
-        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
-    ) -> MethodOutput:
+    def compute(self, views: Tensor, diagnose: bool, local: Tensor | None = None) -> MethodOutput:
         """The loss of two halves of the views, each through both encoders; local ones once."""
         small = None if local is None else each_view(self.predict, local)
-        out0 = beside(each_view(self.predict, first), small)
-        out1 = beside(each_view(self.predict, second), small)
-        key0, key1 = each_view(self.keys, first), each_view(self.keys, second)
+        sides = encode_sides(self.encoder, views)
+        out0, out1 = (beside(each_view(self._heads, side), small) for side in sides)
+        with torch.no_grad():
+            sides = encode_sides(self.key_encoder, views)
+            key0, key1 = (each_view(partial(head, self.key_projector), side) for side in sides)
         one = self.contrast(out0, key1, diagnose)
         other = self.contrast(out1, key0, diagnose)
         return both_ways(one, other, self.scale)
 
     def predict(self, images: Tensor) -> Tensor:
         """The query side's predictions of keys for (N, 3, H, W) images."""
-        return head(self.predictor, self.project(images))
+        return self._heads(encode(self.encoder, images))
+
+    def _heads(self, features: Tensor) -> Tensor:
+        return head(self.predictor, head(self.projector, features))

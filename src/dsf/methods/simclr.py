@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from torch import Tensor, cat, nn
+from torch import Tensor, nn
 
 from dsf.losses import ContrastiveLoss
-from dsf.methods._base import Method, MethodOutput, beside, each_view
+from dsf.methods._base import Method, MethodOutput, beside, each_view, halves
 
 
 class SimCLR(Method):
@@ -28,11 +28,8 @@ class SimCLR(Method):
             raise ValueError("SimCLR takes a loss without a memory bank and with in_batch='both'")
         super().__init__(encoder, loss, projector, dimension, hidden)
 
-    def compute(
-        self, first: Tensor, second: Tensor, diagnose: bool, local: Tensor | None = None
-    ) -> MethodOutput:
+    def compute(self, views: Tensor, diagnose: bool, local: Tensor | None = None) -> MethodOutput:
         """The loss of two halves of the views."""
-        m = first.shape[1]
-        features = each_view(self.project, cat([first, second], dim=1))
+        first, second = halves(each_view(self.project, views))
         small = None if local is None else each_view(self.project, local)
-        return self.contrast(beside(features[:, :m], small), features[:, m:], diagnose)
+        return self.contrast(beside(first, small), second, diagnose)
