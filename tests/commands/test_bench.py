@@ -38,21 +38,21 @@ def test_a_step_is_measured(tmp_path, capsys):
     assert 0 < found["share"] < 1.5
 
 
-def out_of_memory(monkeypatch, *variants, error=torch.OutOfMemoryError):
+def fail_at(monkeypatch, error, *variants):
     from dsf.experiments import cost
 
     measure = cost.measure
 
     def fails(what, *arguments):
         if what in variants:
-            raise error("memory")
+            raise error("as asked")
         return measure(what, *arguments)
 
     monkeypatch.setattr(cost, "measure", fails)
 
 
 def test_what_does_not_fit_is_left_out(tmp_path, capsys, monkeypatch):
-    out_of_memory(monkeypatch, "nor compiled", "eager fp32")
+    fail_at(monkeypatch, torch.OutOfMemoryError, "nor compiled", "eager fp32")
     report = tmp_path / "step.json"
     arguments = ["bench", "step", *tiny.SETTINGS, "--steps", "1", "--json", str(report)]
     assert main(arguments) == 0
@@ -66,13 +66,13 @@ def test_what_does_not_fit_is_left_out(tmp_path, capsys, monkeypatch):
 def test_the_recipe_itself_has_to_fit(monkeypatch):
     from dsf.experiments.cost import step_costs
 
-    out_of_memory(monkeypatch, "as the recipe has it")
+    fail_at(monkeypatch, torch.OutOfMemoryError, "as the recipe has it")
     with pytest.raises(torch.OutOfMemoryError):
         next(step_costs("demo", tiny.SETTINGS, 1))
 
 
 def test_what_is_measured_is_written_at_once(tmp_path, monkeypatch):
-    out_of_memory(monkeypatch, "on views made before", error=KeyboardInterrupt)
+    fail_at(monkeypatch, KeyboardInterrupt, "on views made before")
     report = tmp_path / "step.json"
     arguments = ["bench", "step", *tiny.SETTINGS, "--steps", "1", "--json", str(report)]
     assert main(arguments) != 0
