@@ -15,6 +15,9 @@ def info_nce(logits: Tensor, positives: Tensor) -> Tensor:
         positives: (N,) the column of each row's positive.
     """
     rows, columns = _flatten(logits, positives)
+    if rows.dtype is torch.float64:  # of which torch's log_softmax has 8 digits on some CPUs
+        positive = rows.gather(-1, columns.unsqueeze(-1)).squeeze(-1)
+        return (rows.logsumexp(dim=-1) - positive).mean()
     return cross_entropy(rows, columns)
 
 
