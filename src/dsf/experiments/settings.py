@@ -241,7 +241,8 @@ class Settings(Part):
         hidden: width of the heads, if not their own.
         dimension: of the projections.
         device: cpu or cuda; auto: cuda where there is one.
-        precision: of the encoder; heads and loss have at least fp32. auto: bf16 on a GPU.
+        precision: of the encoder; heads and loss have at least fp32 (heads beside bf16, TF32).
+            auto: bf16 on a GPU.
         compile: encoders, loss and views; auto: on a GPU.
         graph: record the whole step as a CUDA graph; auto: where compiled, with one process.
         deterministic: the same bits in every run on one machine, at some cost.
