@@ -216,3 +216,24 @@ def test_images_have_the_stored_size():
     assert (split.image_size, len(split)) == (40, 2000)
     assert split.sizes() is not None
     assert _many_images(resolve(tiny.settings())).sizes() is None
+
+
+def test_products_of_our_own_attention_are_counted_as_torch_counts_its_own():
+    from torch.nn.functional import scaled_dot_product_attention
+    from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count
+
+    from dsf.experiments.cost import _ATTENTION
+    from dsf.models import transformer
+
+    q = torch.empty(2, 3, 65, 32, device="meta")
+    with FlopCounterMode(display=False) as theirs:
+        scaled_dot_product_attention(q, q, q)
+    qkv = torch.empty(2, 65, 3 * 96, device="meta", requires_grad=True)
+    bias = torch.empty(3 * 96, device="meta", requires_grad=True)
+    with FlopCounterMode(display=False, custom_mapping=_ATTENTION) as ours:
+        out = transformer._attend(qkv, bias, 3)[0]
+    assert ours.get_total_flops() == theirs.get_total_flops() > 0
+    with FlopCounterMode(display=False, custom_mapping=_ATTENTION) as ours:
+        out.sum().backward()
+    assert ours.get_total_flops() == sdpa_backward_flop_count(*[q.shape] * 4)
+    assert (qkv.grad.shape, bias.grad.shape) == (qkv.shape, bias.shape)

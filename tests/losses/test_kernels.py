@@ -1,14 +1,11 @@
 """The Triton kernels against the definition: on a CPU by Triton's interpreter, and on a GPU."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 import torch
+from interpreting import correct_bfloat16, interpret
 
 from dsf.losses import DSFLoss, LossAverage, streaming
 from dsf.losses.streaming import _of_all_problems, streaming_logsumexp
@@ -40,17 +37,11 @@ def definition(x, y, b, skip, gradient):
     return total, *torch.autograd.grad(total, inputs, gradient)
 
 
-def interpret():
+def compare_interpreted():
     """Compare both; runs in a process of its own, whose Triton interprets."""
-    from triton.runtime import interpreter
-
     from dsf.losses import _kernels
 
-    def dot(_, a, b, result, *options):  # Triton's own would multiply the bits of bfloat16
-        a, b = ((x.data.astype(np.uint32) << 16).view(np.float32) for x in (a, b))
-        return interpreter.TensorHandle(a @ b + result.data, result.dtype.scalar)
-
-    interpreter.InterpreterBuilder.create_dot = dot
+    correct_bfloat16()
     # An axis in one part, or in several.
     for count, tile in ((1, _kernels._HOPPER), (8, _kernels._ANY), (512, _kernels._HOPPER)):
         _kernels._PROGRAMS, _kernels._ANY = count, tile
@@ -82,10 +73,7 @@ def interpret():
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 def test_interpreted():
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    run = subprocess.run(
-        [sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300
-    )
+    run = interpret(__file__)
     assert run.returncode == 0, run.stderr
 
 
@@ -209,4 +197,4 @@ class TestCUDA:
 
 
 if __name__ == "__main__":
-    interpret()
+    compare_interpreted()

@@ -4,7 +4,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -88,12 +88,25 @@ def products(recipe: str, overrides: Sequence[str] = ()) -> Products:
     ):
         loop = _make_loop(resolved, split, device, Path(folder), made_before=True)
         run = loop.try_steps()
-        with FlopCounterMode(display=False) as counter:
+        with FlopCounterMode(display=False, custom_mapping=_ATTENTION) as counter:
             _take(run, 1, device)
         run.close()
         del loop, run
         ceiling = _large_product(DTYPES[resolved.precision], device)
     return Products(counter.get_total_flops(), ceiling)
+
+
+def _attend(qkv: torch.Size, *_: Any, **__: Any) -> int:
+    images, tokens, width = qkv
+    return 4 * images * tokens**2 * (width // 3)
+
+
+def _attend_backward(qkv: torch.Size, *_: Any, **__: Any) -> int:
+    return _attend(qkv) * 5 // 2  # as torch counts its own, which multiplies the logits again
+
+
+_ATTENTION = {torch.ops.dsf.attend: _attend, torch.ops.dsf.attend_backward: _attend_backward}
+"""How the attention of :mod:`dsf.models.transformer` is counted."""
 
 
 def _large_product(dtype: torch.dtype, device: torch.device) -> float:

@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from dsf.models.transformer import PatchConvolution, with_kernels
+
 Stem = Literal["imagenet", "cifar"]
 
 
@@ -101,10 +103,12 @@ def _mocov3_vit(
     # timm's "moco" draws queries, keys and values as three dense layers, and zeroes biases; the
     # patch embedding is left to us.
     model: Any = _timm(name, img_size=image_size, weight_init="moco", **settings)
-    projection = model.patch_embed.proj
+    projection = PatchConvolution(model.patch_embed.proj.in_channels, model.embed_dim, (16, 16))
     bound = math.sqrt(6 / (projection.weight[0].numel() + model.embed_dim))
     nn.init.uniform_(projection.weight, -bound, bound)
-    nn.init.zeros_(projection.bias)
+    nn.init.zeros_(projection.bias)  # type: ignore[arg-type]
+    model.patch_embed.proj = projection
+    model.blocks = with_kernels(model.blocks)
     projection.requires_grad_(not freeze_patch_embed)
     rows, columns = model.patch_embed.grid_size
     positions = sine_cosine_positions(rows, columns, model.embed_dim)
