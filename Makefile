@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 STAMP := $(VENV)/.installed
+# A process a core, of one thread so that none waits for another; PYTEST_ARGS="-n 0" is one for all.
+PYTEST := python -m pytest -n auto --maxprocesses 8 --dist worksteal
 PYTEST_ARGS ?=
+test test-slow test-browser test-oldest: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-browser test-oldest lint format bench results figures docs links notebook wheel notes clean
@@ -25,17 +28,17 @@ demo: $(STAMP) ## train, evaluate and report on embedded images, minutes on two 
 	$(BIN)/dsf demo
 
 test: $(STAMP) ## run the tests, minutes on two cores
-	$(BIN)/python -m pytest -m "not slow and not browser and not network and not gpu" $(PYTEST_ARGS)
+	$(BIN)/$(PYTEST) -m "not slow and not browser and not network and not gpu" $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## run the slow tests that a CPU can run
-	$(BIN)/python -m pytest -m "slow and not browser and not network and not gpu" $(PYTEST_ARGS)
+	$(BIN)/$(PYTEST) -m "slow and not browser and not network and not gpu" $(PYTEST_ARGS)
 
 test-browser: $(STAMP) ## open pages in Chromium
-	$(BIN)/python -m pytest -m "browser and not slow and not network and not gpu" $(PYTEST_ARGS)
+	$(BIN)/$(PYTEST) -m "browser and not slow and not network and not gpu" $(PYTEST_ARGS)
 
 # Compilers differ most from one torch to the next, and err without a word.
 test-oldest: $(OLDEST)/.installed ## run the tests of compiled code with the oldest torch
-	$(OLDEST)/bin/python -m pytest -m "compiles and not slow and not gpu" $(PYTEST_ARGS) tests
+	$(OLDEST)/bin/$(PYTEST) -m "compiles and not slow and not gpu" $(PYTEST_ARGS) tests
 
 $(OLDEST)/.installed: $(STAMP)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(OLDEST)

@@ -1,4 +1,6 @@
 import json
+import shlex
+import sys
 
 import pytest
 import tiny
@@ -153,10 +155,12 @@ def test_knn_is_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(knn, "FAISS_SIZE", (300, 40))
     monkeypatch.setattr(knn, "SCIKIT_LEARN_SIZE", (300, 40))
     file = tmp_path / "knn.json"
-    assert main(["bench", "knn", "--repeats", "1", "--json", str(file)]) == 0
+    arguments = ["bench", "knn", "--repeats", "1", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/dsf", *arguments])
+    assert main(arguments) == 0
     assert "400 x 50, 10 classes, float32" in capsys.readouterr().out
     written = json.loads(file.read_text())
-    assert written["provenance"]["command"].startswith("dsf ")
+    assert written["provenance"]["command"] == shlex.join(["dsf", *arguments])
     assert {"commit", "seed", "cores", "wall_s"} <= set(written["provenance"])
     for name in ("10 classes", "1000 classes", "faiss-cpu", "scikit-learn"):
         ours, theirs = written[name]["rows"]
