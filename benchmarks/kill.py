@@ -22,6 +22,7 @@ from dsf.training import Checkpoints, read_metrics
 from dsf.training.checkpoints import read
 
 EVERY = 5
+FURTHEST = 24  # steps before a process dies; the run has 32 for each, so that none reaches its end
 SETTINGS = [
     "data.limit=512",
     "batch_size=16",
@@ -69,16 +70,15 @@ def same(one: Path, other: Path) -> bool:
     return ends[0] == ends[1]
 
 
-def killed_once(folder: Path, epochs: int, seconds: float) -> bool:
-    """Whether the process was still alive when the time had come, counted from its first step."""
-    before = last_line(folder)
+def killed_once(folder: Path, epochs: int, steps: int, seconds: float) -> bool:
+    """Whether the process was still alive so many steps, and then seconds, after it went on."""
+    goal = last_line(folder) + steps
     process = subprocess.Popen(
         command(folder, epochs), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     started = time.monotonic()
-    # Some die while they start; the others have a random time from where they go on.
     while process.poll() is None and time.monotonic() - started < 120:
-        if seconds < 0.2 or last_line(folder) not in (0, before):
+        if last_line(folder) >= goal:
             break
         time.sleep(0.01)
     time.sleep(seconds)
@@ -95,7 +95,10 @@ def measure(folder: Path, kills: int, seed: int) -> list[dict[str, object]]:
     random.seed(seed)
     rows: list[dict[str, object]] = []
     run = folder / "killed"
-    while len(rows) < kills and killed_once(run, epochs, random.uniform(0, 1.5)):
+    while len(rows) < kills:
+        steps = max(0, random.randint(-3, FURTHEST))  # some die while they start
+        if not killed_once(run, epochs, steps, random.uniform(0, 0.2)):
+            break
         reached, kept = last_line(run), last_step(run)
         rows.append({"kill": len(rows) + 1, "reached": reached, "kept": kept})
         rows[-1]["lost"] = max(0, reached - kept)
