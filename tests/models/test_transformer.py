@@ -123,6 +123,14 @@ def test_interpreted():
     assert run.stdout == "add_norm attend gelu\n"
 
 
+@pytest.fixture
+def without_kernels(monkeypatch):
+    """Makes encoders that believe in kernels, and fail where the first would begin."""
+    monkeypatch.setattr(transformer, "_has_kernels", lambda x: True)
+    monkeypatch.setattr(transformer, "_add_norm", None)
+    return partial(create_encoder, "mocov3-vit-small", embed_dim=48, depth=2, num_heads=3)
+
+
 class TestBlocks:
     def test_is_used_and_changes_no_name(self):
         import timm
@@ -156,21 +164,24 @@ class TestBlocks:
         encoder = create_encoder("mocov3-vit-small", **small, **options)
         assert type(encoder.blocks) is nn.Sequential
 
-    def test_what_is_done_to_a_block_is_not_passed_over(self, monkeypatch):
-        monkeypatch.setattr(transformer, "_has_kernels", lambda x: True)
-        monkeypatch.setattr(transformer, "_add_norm", None)  # where a kernel would begin
-        make = partial(create_encoder, "mocov3-vit-small", embed_dim=48, depth=2, num_heads=3)
-        images, seen = torch.randn(1, 3, 224, 224), []
-        hooked = make()
-        handle = hooked.blocks[1].norm2.register_forward_hook(lambda *_: seen.append(1))
-        hooked(images)
+    @pytest.mark.parametrize(
+        "kind", ["forward", "forward_pre", "full_backward", "full_backward_pre"]
+    )
+    def test_hooks_are_not_passed_over(self, without_kernels, kind):
+        encoder, seen = without_kernels(), []
+        norm = encoder.blocks[1].norm2
+        handle = getattr(norm, f"register_{kind}_hook")(lambda *_: seen.append(1))
+        images = torch.randn(1, 3, 224, 224)
+        encoder(images).sum().backward()
         assert seen
-        other = make()
-        parametrize.register_parametrization(other.blocks[0].attn.qkv, "weight", nn.Identity())
-        other(images)
         handle.remove()
         with pytest.raises(TypeError):
-            hooked(images)
+            encoder(images)
+
+    def test_exchanged_layers_are_not_passed_over(self, without_kernels):
+        encoder = without_kernels()
+        parametrize.register_parametrization(encoder.blocks[0].attn.qkv, "weight", nn.Identity())
+        encoder(torch.randn(1, 3, 224, 224))
 
     def test_no_kernels_on_a_cpu(self):
         assert not transformer._has_kernels(torch.randn(1, 2, 3))

@@ -11,6 +11,7 @@ from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 _HAS_TRITON = find_spec("triton") is not None
 _MOST_TOKENS = 256  # which attention of our own keeps in four tiles
 _WIDTHS = (16, 32)  # of a head; wider ones torch's own attention is made for
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class PatchConvolution(nn.Conv2d):
@@ -105,8 +106,7 @@ def _is_touched(block: Any) -> bool:
     attention, mlp = block.attn, block.mlp
     layers = attention.qkv, attention.proj, mlp.fc1, mlp.fc2
     return any(type(layer) is not nn.Linear for layer in layers) or any(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-        for module in block.modules()
+        getattr(module, hooks) for module in block.modules() for hooks in _HOOKS
     )
 
 
