@@ -10,6 +10,8 @@ from interpreting import correct_bfloat16, interpret
 from dsf.losses import DSFLoss, LossAverage, streaming
 from dsf.losses.streaming import _of_all_problems, streaming_logsumexp
 
+needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
 # rows, keys, dimensions, skipped columns a row, whether there is a b
 SHAPES = [
     (1, 1, 5, 0, False),
@@ -172,9 +174,10 @@ class TestCUDA:
                 error = (found.double().cpu() - wanted).norm() / wanted.norm()
                 assert error < 1e-5
 
-    def test_problems_with_leading_dimensions(self):
-        x = torch.randn(2, 1, 50, 16, device="cuda", requires_grad=True)
-        y = torch.randn(3, 70, 16, device="cuda", requires_grad=True)
+    @pytest.mark.parametrize("device", ["cuda:0", pytest.param("cuda:1", marks=needs_two)])
+    def test_problems_with_leading_dimensions(self, device):
+        x = torch.randn(2, 1, 50, 16, device=device, requires_grad=True)
+        y = torch.randn(3, 70, 16, device=device, requires_grad=True)
         total = streaming_logsumexp(x, y)
         expected = (x @ y.mT).logsumexp(dim=-1)
         torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)

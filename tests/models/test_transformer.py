@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 from dsf.models import create_encoder, transformer
 from dsf.models.transformer import Blocks, PatchConvolution
 
+needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 
 
@@ -232,8 +233,9 @@ def test_compiles_for_gpus_that_are_not_here(capability, room, tokens):
 
 @pytest.mark.gpu
 class TestCUDA:
-    def test_kernels(self):
-        check_kernels("cuda")
+    @pytest.mark.parametrize("device", ["cuda:0", pytest.param("cuda:1", marks=needs_two)])
+    def test_kernels(self, device):
+        check_kernels(device)
 
     @pytest.mark.parametrize("heads", [2, 1])
     def test_encoder(self, heads):

@@ -72,7 +72,8 @@ def _kernel(
         return _forward_in_blocks(x, y, b, skip, _default_block(len(x)), with_mean)
     from dsf.losses import _kernels
 
-    return _kernels.logsumexp(*_contiguous(x, y, b, skip), with_mean)
+    with torch.cuda.device_of(x):  # Triton starts kernels on the current GPU
+        return _kernels.logsumexp(*_contiguous(x, y, b, skip), with_mean)
 
 
 # Asked within the operators, where a compiler does not look.
@@ -106,7 +107,8 @@ def _kernel_backward(
         from dsf.losses import _kernels
 
         arguments = _contiguous(x, y, b, skip)
-        found += _kernels.gradients(*arguments, total, gradient.contiguous())
+        with torch.cuda.device_of(x):
+            found += _kernels.gradients(*arguments, total, gradient.contiguous())
     return found
 
 

@@ -141,7 +141,8 @@ def _attention(y: Tensor, layer: nn.Linear, heads: int) -> Tensor:
     return scaled_dot_product_attention(*parts.unbind()).transpose(1, 2).flatten(2)
 
 
-# Operators of their own, into which a compiler does not look.
+# Operators of their own, into which a compiler does not look. Triton starts kernels on the current
+# GPU, which need not be that of the tensors.
 
 
 @torch.library.custom_op("dsf::attend", mutates_args=())
@@ -149,7 +150,8 @@ def _attend(qkv: Tensor, bias: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     # The bias is in qkv; here it is given a gradient, which costs less than from that of qkv.
     from dsf.models import _attention as kernels
 
-    return kernels.attend(qkv.contiguous(), heads)
+    with torch.cuda.device_of(qkv):
+        return kernels.attend(qkv.contiguous(), heads)
 
 
 @_attend.register_fake
@@ -165,7 +167,8 @@ def _attend_backward(
 ) -> tuple[Tensor, Tensor]:
     from dsf.models import _attention as kernels
 
-    return kernels.attend_backward(qkv.contiguous(), out, total, gradient.contiguous())
+    with torch.cuda.device_of(qkv):
+        return kernels.attend_backward(qkv.contiguous(), out, total, gradient.contiguous())
 
 
 @_attend_backward.register_fake
@@ -188,7 +191,8 @@ _attend.register_autograd(_backward_of_attend, setup_context=_save_attended)
 def _gelu(x: Tensor, bias: Tensor) -> Tensor:
     from dsf.models import _kernels
 
-    return _kernels.gelu(x.contiguous(), bias)
+    with torch.cuda.device_of(x):
+        return _kernels.gelu(x.contiguous(), bias)
 
 
 @_gelu.register_fake
@@ -200,7 +204,8 @@ def _(x: Tensor, bias: Tensor) -> Tensor:
 def _gelu_backward(x: Tensor, bias: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     from dsf.models import _kernels
 
-    return _kernels.gelu_backward(x.contiguous(), bias, gradient.contiguous())
+    with torch.cuda.device_of(x):
+        return _kernels.gelu_backward(x.contiguous(), bias, gradient.contiguous())
 
 
 @_gelu_backward.register_fake
@@ -226,7 +231,10 @@ def _add_norm_kernel(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from dsf.models import _kernels
 
-    return _kernels.add_norm(x.contiguous(), branch.contiguous(), branch_bias, weight, bias, eps)
+    with torch.cuda.device_of(x):
+        return _kernels.add_norm(
+            x.contiguous(), branch.contiguous(), branch_bias, weight, bias, eps
+        )
 
 
 @_add_norm_kernel.register_fake
@@ -247,7 +255,8 @@ def _add_norm_backward(
     from dsf.models import _kernels
 
     of_total, of_out = of_total.contiguous(), of_out.contiguous()
-    return _kernels.add_norm_backward(total, weight, mean, scale, of_total, of_out)
+    with torch.cuda.device_of(total):
+        return _kernels.add_norm_backward(total, weight, mean, scale, of_total, of_out)
 
 
 @_add_norm_backward.register_fake
