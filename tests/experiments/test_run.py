@@ -374,29 +374,3 @@ def test_loggers_that_are_not_installed(tmp_path, monkeypatch, setting, package)
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(ValueError, match=rf"{setting} needs the package {package}, which is not"):
         train(tiny.settings(setting), tmp_path / "run", show=False)
-
-
-def test_a_second_interrupt_stops_at_once(tmp_path):
-    from dsf.training.signals import Signals
-
-    with Signals() as signals:
-        signal.raise_signal(signal.SIGINT)
-        assert signals.received == "SIGINT"
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_signals_outside_the_main_thread():
-    from dsf.training.signals import Signals
-
-    seen = []
-
-    def work():
-        with Signals() as signals:
-            seen.append(signals.received)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [None]

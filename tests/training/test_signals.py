@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from dsf.training.signals import Interrupted, stopped_at_once
+from dsf.training.signals import Interrupted, Signals, stopped_at_once
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -37,3 +37,25 @@ def test_in_another_thread_it_does_nothing():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_a_second_interrupt_stops_at_once():
+    with Signals() as signals:
+        signal.raise_signal(signal.SIGINT)
+        assert signals.received == "SIGINT"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_signals_outside_the_main_thread():
+    seen = []
+
+    def work():
+        with Signals() as signals:
+            seen.append(signals.received)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [None]
