@@ -142,7 +142,7 @@ def test_asked_to_stop_it_saves_and_goes_on(there, capsys):
     while process.poll() is None and not (metrics.exists() and metrics.read_text()):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 75
     assert output.endswith("; the same command goes on\n")
     assert not (there / "results").exists()

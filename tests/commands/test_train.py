@@ -133,7 +133,7 @@ def test_asked_to_stop(tmp_path, number):
     while process.poll() is None and not (metrics.exists() and metrics.read_text()):
         time.sleep(0.05)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 75
     assert output.startswith(f"stopped by {number.name} after step ")
     assert output.endswith(f"to go on: dsf train -o {folder} --resume\n")

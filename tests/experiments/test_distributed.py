@@ -91,7 +91,7 @@ def test_a_killed_rank_ends_the_job_and_a_restart_resumes(tmp_path, processes, a
     last = str(processes - 1)
     (victim,) = [child for child in children(process.pid) if environment(child)["RANK"] == last]
     os.kill(victim, signal.SIGKILL)
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
     assert "dsf: lost another process of this run: " in errors or "SIGKILL" in errors
     assert not (folder / "results.json").exists()
@@ -115,7 +115,7 @@ def environment(pid):
 
 def test_contradictions_stop_early(tmp_path):
     process = start(tmp_path / "run", "batch_norm.splits=1")
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
     assert "dsf: batch_norm.splits: must be a multiple of the 2 processes" in errors
     assert not (tmp_path / "run").exists()

@@ -51,7 +51,7 @@ def test_runs_wait_for_what_they_need(start, tmp_path):
     assert output.splitlines()[2].startswith("table1/dsf: kNN ")
     log = (tmp_path / "runs/paper/tiny/table1/dsf.log").read_text()
     assert "table1/dsf: dsf train demo " in log
-    _, errors = start(*words, runs=runs, groups=groups).communicate(timeout=300)
+    _, errors = start(*words, runs=runs, groups=groups).communicate(timeout=60)
     assert errors.count("done already") == 5
     assert "begins" not in errors
 
@@ -75,12 +75,12 @@ def test_asked_to_stop_all_save_and_go_on(start, tmp_path):
     ):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=60)
     assert process.returncode == 75, errors
     assert output == "stopped by SIGTERM; the same command goes on\n"
     for path in metrics:
         assert any((path.parent / "checkpoints").iterdir())
-    shown, _ = start("--list", **changes).communicate(timeout=300)
+    shown, _ = start("--list", **changes).communicate(timeout=60)
     assert len(re.findall(r"^long-\d +partial ", shown, re.M)) == 2
 
 
