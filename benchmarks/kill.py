@@ -22,7 +22,7 @@ from dsf.training import Checkpoints, read_metrics
 from dsf.training.checkpoints import read
 
 EVERY = 5
-FURTHEST = 24  # steps before a process dies; the run has 32 for each, so that none reaches its end
+FURTHEST = 16  # steps before a process dies; the run has 32 for each, so that none reaches its end
 SETTINGS = [
     "data.limit=512",
     "batch_size=16",
