@@ -184,10 +184,6 @@ def test_one_class_is_none(make_subject):
     same = LabelledImages(task.train.source, torch.zeros(48, dtype=torch.int64), name="train")
     with pytest.raises(ValueError, match="train must have images of two classes or more; got one"):
         Task(same, task.test, 3)
-    with pytest.raises(
-        ValueError, match=r"got one: only the first 48 images are used \(data.limit"
-    ):
-        Task(same, task.test, 3, about={"limit": 48})
     with pytest.raises(ValueError, match="classes must be >= 2; got 1"):
         Task(same, task.test, 1)
 

@@ -77,11 +77,7 @@ class Task:
                 )
         seen = torch.bincount(self.train.labels, minlength=self.classes) > 0
         if int(seen.sum()) < 2:
-            limit = self.about.get("limit")
-            why = f": only the first {limit:,} images are used (data.limit)" if limit else ""
-            raise ValueError(
-                f"{self.train.name} must have images of two classes or more; got one{why}"
-            )
+            raise ValueError(f"{self.train.name} must have images of two classes or more; got one")
 
     def to(self, device: torch.device | str) -> "Task":
         """The same on a device."""

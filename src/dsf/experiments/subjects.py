@@ -265,7 +265,8 @@ def make_task(
         if images is None:
             images = split.images(device) if resident else split
         labels, sizes = split.labels(device), split.sizes(device)
-        parts[key] = LabelledImages(images, labels, sizes, rows, f"{name}, split {key}")
+        whose = f"{name}, " + ("" if rows is None else f"the first {count:,} images of ")
+        parts[key] = LabelledImages(images, labels, sizes, rows, f"{whose}split {key}")
     metric: Metric = "top-1"
     if name != EMBEDDED:
         metric = getattr(find(name, size), "metric", metric)
