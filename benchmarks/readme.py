@@ -85,7 +85,11 @@ def render(found: list[Benchmark], reports: dict[str, dict[str, Any]]) -> str:
         (
             f"[{benchmark.name}](#{benchmark.name})",
             benchmark.sentence,
-            ", ".join(_where(reports[name]) for name in reports if owners[name] == benchmark)
+            ", ".join(
+                dict.fromkeys(
+                    _where(reports[name]) for name in reports if owners[name] == benchmark
+                )
+            )
             or "not measured yet",
         )
         for benchmark in found
