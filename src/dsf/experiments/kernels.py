@@ -13,7 +13,7 @@ KINDS = {
     "matrix product": r"gemm|cutlass|nvjet|cublas|splitK",
     "optimiser and averages": r"multi_tensor|foreach|FusedSgd|FusedAdam",
     "copy or fill": r"Memcpy|Memset|FillFunctor|copy_kernel",
-    "our own": r"^_(attend|gelu|add_norm|forward|backward)",
+    "our own": r"^_(attend|gelu|add_norm|forward|backward|split)",
     "compiled, pointwise": r"^triton_poi",
     "compiled, with sums": r"^triton_",
 }
