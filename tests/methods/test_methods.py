@@ -1,4 +1,3 @@
-import copy
 import math
 from itertools import product
 
@@ -375,26 +374,3 @@ def test_same_on_cuda(name):
             if method is cpu:
                 expected = loss, gradient
         torch.testing.assert_close((loss.cpu(), gradient.cpu()), expected)
-
-
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize(
-    "device",
-    [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)],
-)
-@every_method
-def test_compiled_parts(name, device):
-    eager = make(name, encoder=create_encoder("resnet-small", width=4), projector="mlp-bn")
-    eager = eager.double().to(device)
-    compiled = copy.deepcopy(eager)
-    for part in ("encoder", "key_encoder", "loss"):
-        if hasattr(compiled, part):
-            getattr(compiled, part).compile(fullgraph=True)
-    for seed in range(3):
-        views = make_views(seed=seed).double().to(device)
-        outcomes = []
-        for method in (compiled, eager):
-            loss = method(views, diagnose=False).loss
-            outcomes.append((loss, *torch.autograd.grad(loss, list(method.encoder.parameters()))))
-            method.after_step()
-        torch.testing.assert_close(*outcomes, rtol=1e-8, atol=1e-9)

@@ -123,7 +123,8 @@ def halves(views: Tensor) -> tuple[Tensor, Tensor]:
 
 def each_view(function: Callable[[Tensor], Tensor], views: Tensor) -> Tensor:
     """Apply a function of (N, ...) to (B, m, ...); the views of an image lie together."""
-    flat = views.flatten(0, 1)
+    # Of one view a side, too: code that is compiled for a layout then serves any number of views.
+    flat = views.flatten(0, 1).contiguous()
     features = function(flat)
     return features.view(*views.shape[:2], -1)
 
