@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dsf.random import permutation, philox, uniform
+from dsf.random import permutation, philox, some, uniform
 
 # Salmon et al.'s known answers for Philox4x32-10.
 KNOWN = [
@@ -84,3 +84,13 @@ def test_permutations():
 def test_seed_out_of_range():
     with pytest.raises(ValueError, match="seed must be in"):
         philox(-1, words(0, 0, 0, 0))
+
+
+def test_some():
+    assert some(5, 9).tolist() == list(range(5))
+    chosen = some(1000, 100)
+    assert len(chosen.unique()) == 100
+    assert torch.equal(chosen, chosen.sort().values)
+    assert set(chosen.tolist()) < set(some(1000, 300).tolist())
+    # In equal shares of every part, but for chance: four standard deviations.
+    assert (torch.bincount(some(10_000, 1000) // 1000) - 100).abs().max() < 4 * 9

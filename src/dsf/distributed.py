@@ -32,6 +32,17 @@ def gather(tensor: Tensor) -> Tensor:
     return result
 
 
+def interleave(gathered: Tensor) -> Tensor:
+    """What :func:`gather` gave in the order of the batch that was dealt out to the processes.
+
+    Entry j of rank r of n is the (j n + r)-th.
+    """
+    size = world_size()
+    if size == 1:
+        return gathered
+    return gathered.unflatten(0, (size, -1)).transpose(0, 1).flatten(0, 1)
+
+
 def mean(tensor: Tensor) -> Tensor:
     """The mean of a tensor over processes, without gradients."""
     if world_size() == 1:

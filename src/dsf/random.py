@@ -7,6 +7,7 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _LOW = 0xFFFFFFFF
+_CHOICE = 0x50E3  # of all streams that of `some`
 
 
 def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
@@ -51,6 +52,20 @@ def permutation(seed: int, step: Tensor, stream: int, indices: Tensor) -> Tensor
     words = philox(seed, (indices, step & _LOW, step >> 32, zero + stream))
     order = (words[..., 0] << 31) | (words[..., 1] >> 1)
     return order.argsort(stable=True)
+
+
+def some(count: int, limit: int) -> Tensor:
+    """At most ``limit`` of the integers below ``count``: by chance, always the same, in order.
+
+    Whatever lies in order, such as the images of a class, is there in its share. A smaller choice
+    is part of a larger one.
+
+    Example:
+        >>> some(10, 4), some(3, 4)
+        (tensor([0, 3, 6, 8]), tensor([0, 1, 2]))
+    """
+    order = permutation(0, torch.tensor(0), _CHOICE, torch.arange(count))
+    return order[:limit].sort().values
 
 
 def _multiply(x: Tensor, constant: int) -> tuple[Tensor, Tensor]:

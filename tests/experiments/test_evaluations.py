@@ -8,7 +8,6 @@ from dsf.data import Split, load
 from dsf.data.files import read_json, write_json
 from dsf.evaluation import Finetune, extract, knn
 from dsf.experiments import Choices, evaluate, load_recipe, load_run, train
-from dsf.experiments.subjects import make_task
 
 MONITOR = ["knn.every=1", "knn.k=20"]
 
@@ -231,9 +230,3 @@ def test_data_without_labels(tmp_path, monkeypatch, capsys):
     assert torch.isfinite(
         torch.tensor([line["loss"] for line in tiny.lines(tmp_path / "run")])
     ).all()
-
-
-def test_a_limit_that_leaves_one_class():
-    message = "embedded, the first 1 images of split train must have images of two classes or more"
-    with pytest.raises(ValueError, match=message):
-        make_task("embedded", None, 1, torch.device("cpu"))

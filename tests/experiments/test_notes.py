@@ -1,8 +1,7 @@
-import numpy as np
 import pytest
 import tiny
 
-from dsf.data import Split, load
+from dsf.data import load
 from dsf.experiments.build import resolve
 from dsf.experiments.notes import notes
 
@@ -37,14 +36,3 @@ def test_nothing_to_say():
 def test_each(overrides, note):
     usual = ["batch_size=32", "loss.queue=64", "views.size=32"]
     assert any(line.startswith(note) for line in of(*usual, *overrides))
-
-
-def test_a_limit_that_leaves_few_classes():
-    in_order = np.arange(100) // 10
-    by_chance = np.random.default_rng(0).permutation(in_order)
-    for labels, limit, warned in ((in_order, 40, 1), (in_order, 60, 0), (by_chance, 8, 0)):
-        images = Split("train", [np.zeros((100, 32, 32, 3), np.uint8)], labels, None, "abcdefghij")
-        settings = tiny.settings("device=cpu", f"data.limit={limit}", "batch_size=4")
-        said = [note for note in notes(settings, images) if "classes" in note]
-        expected = "the first 40 images, which data.limit leaves, have 4 of 10 classes"
-        assert [note.partition(":")[0] for note in said] == [expected] * warned

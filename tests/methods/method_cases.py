@@ -18,7 +18,7 @@ LOSSES = {
     "dsf-exact": (losses.DSFLoss, {"mode": "exact"}),
     "dcl": (losses.DSFLoss, {"contrast": "dcl"}),
 }
-BANK = {"memory_bank_size": (64, DIMENSION)}  # whole batches, so that order does not matter
+BANK = {"memory_bank_size": (72, DIMENSION)}  # no whole batches, so that their order matters
 METHODS = {
     "simclr": (SimCLR, {}, {}),
     "moco": (MoCo, {"momentum": 0.9}, BANK),

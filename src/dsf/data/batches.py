@@ -28,16 +28,23 @@ class Batches:
         sampler: their order, on the device where images are resident, else on the CPU.
         device: where batches are wanted.
         resident: keep all images there; else they are streamed.
+        rows: (n,) int64 on the CPU, if the sampler's are the numbers of these images alone.
     """
 
     def __init__(
-        self, split: Split, sampler: EpochSampler, device: torch.device, resident: bool
+        self,
+        split: Split,
+        sampler: EpochSampler,
+        device: torch.device,
+        resident: bool,
+        rows: Tensor | None = None,
     ) -> None:
         self.split = split
         self.sampler = sampler
         self.device = device
         self._images = split.images(device) if resident else None
         self._sizes = split.sizes(device)
+        self._rows = None if rows is None else rows.to(sampler.device)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -45,6 +52,9 @@ class Batches:
     def epoch(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
         """This process's batches, from batch number ``start`` on; close it to leave early."""
         order = self.sampler.batches(epoch, start)
+        if self._rows is not None:
+            rows = self._rows
+            order = (rows[numbers] for numbers in order)
         if self._images is None:
             return self.split.stream(order, self.device)
         images = self._images

@@ -18,6 +18,7 @@ from dsf.experiments.settings import AUTO, Settings
 from dsf.losses import ContrastiveLoss
 from dsf.methods import Method, MoCo, MoCoV3, SimCLR
 from dsf.models import create_encoder, split_batch_norm
+from dsf.random import some
 from dsf.training import Schedule, create_optimiser, parameter_groups
 from dsf.training.numerics import DTYPES
 
@@ -220,7 +221,9 @@ def build_views(settings: Settings, device: torch.device) -> nn.Module:
 
 def build_batches(settings: Settings, split: Split, device: torch.device) -> Batches:
     """This process's share of the batches."""
-    size = min(len(split), settings.data.limit or len(split))
+    limit = settings.data.limit
+    rows = None if limit is None else some(len(split), limit)
+    size = len(split) if rows is None else len(rows)
     check_count(settings, size)
     resident = settings.data.resident is True
     sampler = EpochSampler(
@@ -229,7 +232,7 @@ def build_batches(settings: Settings, split: Split, device: torch.device) -> Bat
         settings.seed,
         device=device if resident else "cpu",
     )
-    return Batches(split, sampler, device, resident)
+    return Batches(split, sampler, device, resident, rows)
 
 
 def build_optimiser(settings: Settings, method: Method) -> Optimizer:

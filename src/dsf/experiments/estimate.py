@@ -192,7 +192,7 @@ def _data(found: Estimate) -> str:
     size = _gib(images.count * images.image_bytes)
     where = "resident on the device" if resident is True else "streamed from the disk"
     limit = found.settings.data.limit
-    some = f", the first {limit:,} of them" if limit and limit < images.count else ""
+    some = f", of which {limit:,} are used" if limit and limit < images.count else ""
     return f"{images.count:,} images of {images.side} pixels, {size}, {where}{some}"
 
 

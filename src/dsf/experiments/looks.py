@@ -24,6 +24,7 @@ from dsf.experiments.subjects import (
     method_subject,
     run_settings,
 )
+from dsf.random import some
 from dsf.training.numerics import Precision, numerics
 
 ROWS, VIEWS = 6, 8  # of a sheet of views
@@ -114,7 +115,7 @@ def make_gallery(data: str, encoders: Sequence[tuple[str, Subject]]) -> Gallery:
         encoders: by name, all with the same task.
     """
     task = encoders[0][1].task
-    own = _chosen(len(task.train), TEST) if task.test is None else None
+    own = some(len(task.train), TEST) if task.test is None else None
     shown = task.tested() if own is None else task.train.part(own)
     labels = shown.labels.cpu()
     queries = first_of_each_class(labels)
@@ -163,12 +164,7 @@ def _limited(task: Task) -> Task:
 def _some(images: LabelledImages, limit: int) -> LabelledImages:
     if len(images) <= limit:
         return images
-    return images.part(_chosen(len(images), limit).to(images.labels.device))
-
-
-def _chosen(count: int, limit: int) -> Tensor:
-    """At most so many of the first integers, by chance but always the same, in order."""
-    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:limit].sort().values
+    return images.part(some(len(images), limit).to(images.labels.device))
 
 
 def _galleries(encoders: Sequence[_Encoder], say: Callable[[str], None]) -> tuple[Gallery, ...]:

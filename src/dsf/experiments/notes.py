@@ -18,14 +18,6 @@ def notes(settings: Settings, images: Split) -> list[str]:
     found = [*filter(None, [stale_note(settings.data.name, settings.data.size)])]
     if settings.device == "cpu" and settings.encoder.name != "resnet-small":
         found.append("no GPU is used: --dry-run tells how long the run would take")
-    if count < len(images) and images.labelled:
-        seen, classes = len(images.labels()[:count].unique()), len(images.classes)
-        # By chance these would be 63 % of the classes, or of the images if they are fewer.
-        if seen < min(count, classes) / 2:
-            found.append(
-                f"the first {count:,} images, which data.limit leaves, have {seen} of {classes} "
-                "classes: the data set is in their order"
-            )
     if settings.views.total > _MANY_VIEWS:
         found.append(
             f"{settings.views.total:,} views of each of {settings.batch_size:,} images, "

@@ -33,7 +33,7 @@ class Data(Part):
         name: a data set that `dsf data list` shows, or folder:PATH.
         split: the images to learn from.
         size: which store, if there are several.
-        limit: only the first so many images.
+        limit: only so many images, by chance but always the same.
         evaluation_size: evaluate images of this side, instead of the stored one.
         resident: keep all images on the device, or stream them; auto: if they fit.
     """

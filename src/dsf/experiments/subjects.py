@@ -23,6 +23,7 @@ from dsf.experiments.nearby import run_hint
 from dsf.experiments.settings import Settings
 from dsf.experiments.sources import find_encoder, has_own_size, weights_hash
 from dsf.methods import Method
+from dsf.random import some
 from dsf.training.checkpoints import Checkpoints, load_module
 
 
@@ -246,7 +247,7 @@ def make_task(
     Args:
         name: of the data set; NAME:SIZE says which store where there are several.
         size: the same.
-        limit: only the first so many training images.
+        limit: only so many training images, by chance but always the same.
         device: where evaluations compute.
         resident: keep images there; by default if they take at most half of the free memory.
         held: the images of splits that lie there already, which need not be loaded again.
@@ -259,14 +260,15 @@ def make_task(
         resident = sum(split.nbytes for split in splits.values()) <= room(device)
     parts = {}
     for key, split in splits.items():
-        count = len(split) if limit is None or key != "train" else min(limit, len(split))
-        rows = None if count == len(split) else torch.arange(count)
+        rows, whose = None, f"{name}, split {key}"
+        if limit is not None and key == "train" and limit < len(split):
+            rows = some(len(split), limit)
+            whose = f"{name}, {limit:,} of the {len(split):,} images of split {key}"
         images: Split | torch.Tensor | None = (held or {}).get(key)
         if images is None:
             images = split.images(device) if resident else split
         labels, sizes = split.labels(device), split.sizes(device)
-        whose = f"{name}, " + ("" if rows is None else f"the first {count:,} images of ")
-        parts[key] = LabelledImages(images, labels, sizes, rows, f"{whose}split {key}")
+        parts[key] = LabelledImages(images, labels, sizes, rows, whose)
     metric: Metric = "top-1"
     if name != EMBEDDED:
         metric = getattr(find(name, size), "metric", metric)

@@ -163,7 +163,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         if self.queue is not None and self.training:
             views = as_views("out1", out1)
             with torch.autocast(views.device.type, enabled=False):
-                self.enqueue(self.queue, self._gathered(self.represent(views)))
+                self.enqueue(self.queue, self._whole_batch(self.represent(views)))
 
     def _evaluate(
         self, out0: Features, out1: Features, update_queue: bool, diagnose: bool
@@ -183,11 +183,17 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
                 with torch.no_grad():
                     diagnostics = self._diagnose(*similarities(), query, key)
             if self.queue is not None and self.training and update_queue:
-                self.enqueue(self.queue, self._gathered(detached(key)))
+                self.enqueue(self.queue, self._whole_batch(detached(key)))
         return loss, diagnostics
 
     def _gathered(self, key: R) -> R:
         return self.gather(key) if self.gather_distributed else key
+
+    def _whole_batch(self, key: R) -> R:
+        """Of all processes, in the order in which one would have them."""
+        if not self.gather_distributed:
+            return key
+        return _rebuild(key, [distributed.interleave(tensor) for tensor in self.gather(key)])
 
     def _offset(self, query: R) -> int:
         return distributed.rank() * query[0].shape[0] if self.gather_distributed else 0

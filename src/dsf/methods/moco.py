@@ -87,14 +87,10 @@ class MoCo(MomentumMethod):
         # Sample j of rank r is sample j * size + r of the whole batch, and rank r encodes every
         # size-th view from the r-th on of the shuffled whole: interleaved like the groups of a
         # split BatchNorm, so that a group falls whole to a rank.
-        size, rank, flat = distributed.world_size(), distributed.rank(), views.flatten(0, 1)
-        order = self._order(flat, stream, size)
-        whole = _interleave(distributed.gather(flat).unflatten(0, (size, *views.shape[:2])))
-        keys = distributed.gather(self.keys(whole.flatten(0, 1)[order[rank::size]]))
-        in_order = _interleave(keys.unflatten(0, (size, -1)))
+        size, rank = distributed.world_size(), distributed.rank()
+        order = self._order(views.flatten(0, 1), stream, size)
+        whole = distributed.interleave(distributed.gather(views)).flatten(0, 1)
+        keys = self.keys(whole[order[rank::size]])
+        in_order = distributed.interleave(distributed.gather(keys))
         restored = torch.empty_like(in_order).index_copy_(0, order, in_order)
         return restored.view(-1, views.shape[1], restored.shape[-1])[rank::size]
-
-
-def _interleave(parts: Tensor) -> Tensor:
-    return parts.transpose(0, 1).flatten(0, 1)

@@ -88,7 +88,7 @@ def open_weights(
         data: NAME or NAME:SIZE.
         device: cpu, cuda or auto.
         seed: of all that is random; that of the run gives what the run would.
-        limit: only the first so many training images.
+        limit: only so many training images, by chance but always the same.
     """
     about = _about(folder)
     encoder = from_pretrained(folder)
