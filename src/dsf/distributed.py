@@ -40,7 +40,8 @@ def interleave(gathered: Tensor) -> Tensor:
     size = world_size()
     if size == 1:
         return gathered
-    return gathered.unflatten(0, (size, -1)).transpose(0, 1).flatten(0, 1)
+    parts: Tensor = gathered.unflatten(0, (size, -1))
+    return parts.transpose(0, 1).flatten(0, 1)
 
 
 def mean(tensor: Tensor) -> Tensor:
