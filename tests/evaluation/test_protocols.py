@@ -173,6 +173,16 @@ def test_a_transformer_has_a_size_of_its_own(make_subject):
         Subject(encoder, task, size=16)
 
 
+def test_a_transformer_that_takes_others_sees_the_size_of_its_training(make_subject):
+    import timm
+
+    options = {"img_size": 48, "depth": 1, "dynamic_img_size": True}
+    encoder = timm.create_model("vit_tiny_patch16_224", num_classes=0, **options)
+    for stored in (32, 65):
+        assert Subject(encoder, make_subject(size=stored).task).size == 48
+    assert Subject(encoder, make_subject().task, size=16).size == 16
+
+
 def test_default_sizes(make_subject):
     assert make_subject(size=16).size == 16
     assert make_subject(size=64, train=3, test=3).size == 64

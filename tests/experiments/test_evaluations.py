@@ -87,6 +87,16 @@ def test_the_monitor_takes_the_images_that_are_there(tmp_path, monkeypatch):
     assert sorted(loaded) == ["test", "train"]
 
 
+@pytest.mark.parametrize("local", [0, 2])
+def test_a_transformer_sees_the_size_of_its_views(tmp_path, local):
+    encoder = "encoder.options={depth: 1, embed_dim: 48, num_heads: 2}"
+    size = ["views.size=48", f"views.local={{count: {local}, size: 16}}"]
+    settings = tiny.settings("epochs=1", "encoder.name=mocov3-vit-small", encoder, *size)
+    folder = train(settings, tmp_path / "run", show=False)
+    evaluate(folder, ["knn"], "cpu", choices=Choices(k=20))
+    assert read_json(folder / "results.json")["knn k=20"]["protocol"]["image_size"] == 48
+
+
 def test_another_size_of_images(tmp_path):
     settings = tiny.settings(*MONITOR, "epochs=1", "data.evaluation_size=16")
     folder = train(settings, tmp_path / "run", show=False)

@@ -1,6 +1,4 @@
-import os
 import re
-import signal
 import threading
 
 import pytest
@@ -21,18 +19,6 @@ LOCAL = ["views.local.count=2", "views.local.size=4"]
 def whole(tmp_path_factory):
     """A run that nothing disturbed."""
     return train(tiny.settings(), tmp_path_factory.mktemp("runs") / "whole", show=False)
-
-
-def stop_after(monkeypatch, number):
-    """Let a run ask itself to stop in a step."""
-    original = Loop._train_step
-
-    def step(self, *arguments, **options):
-        original(self, *arguments, **options)
-        if self.step + 1 == number:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Loop, "_train_step", step)
 
 
 def test_the_folder_of_a_run(whole):
@@ -85,7 +71,7 @@ def test_streamed_images_give_the_same_run(whole, tmp_path):
 
 
 def test_a_streamed_run_resumes_in_mid_epoch(whole, tmp_path, monkeypatch):
-    stop_after(monkeypatch, 9)  # of 6 steps an epoch
+    tiny.stop_after(monkeypatch, 9)  # of 6 steps an epoch
     settings = tiny.settings("data.resident=false")
     with pytest.raises(Interrupted, match="after step 9 of 12") as stopped:
         train(settings, tmp_path / "run", show=False)
@@ -99,7 +85,7 @@ def test_a_streamed_run_resumes_in_mid_epoch(whole, tmp_path, monkeypatch):
 @pytest.mark.parametrize("stop_at", [1, 5, 6, 11])
 def test_an_interrupted_run_resumes_exactly(whole, tmp_path, monkeypatch, stop_at):
     """Within a window of metrics, before and at the end of an epoch, just before the end."""
-    stop_after(monkeypatch, stop_at)
+    tiny.stop_after(monkeypatch, stop_at)
     with pytest.raises(Interrupted, match=f"stopped by SIGTERM after step {stop_at} of 12"):
         train(tiny.settings(), tmp_path / "run", show=False)
     monkeypatch.undo()

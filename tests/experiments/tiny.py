@@ -1,10 +1,13 @@
 """Runs of seconds: few images, small views, a narrow encoder."""
 
 import json
+import os
+import signal
 
 from safetensors.torch import load_file
 
 from dsf.experiments import load_recipe
+from dsf.training.loop import Loop
 
 # 96 images in batches of 16: 6 steps an epoch, 12 in all.
 SETTINGS = [
@@ -58,3 +61,15 @@ def same(one, other):
     assert different == []
     assert lines(one) == lines(other)
     return True
+
+
+def stop_after(monkeypatch, number):
+    """Let a run ask itself to stop in a step."""
+    original = Loop._train_step
+
+    def step(self, *arguments, **options):
+        original(self, *arguments, **options)
+        if self.step + 1 == number:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Loop, "_train_step", step)

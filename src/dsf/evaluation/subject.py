@@ -266,21 +266,24 @@ class Subject:
 
 
 def _image_size(encoder: nn.Module, images: LabelledImages, size: int | None) -> int:
-    fixed = _transformer_size(encoder)
+    own, strict = _transformer_size(encoder)
     if size is None:
         stored = images.image_size[0]
-        size = fixed or (stored if stored <= SMALL else 224)
-    if fixed is not None and size != fixed:
+        size = own or (stored if stored <= SMALL else 224)
+    if strict and size != own:
         raise ValueError(
-            f"size: this encoder takes images of {fixed} pixels and no others; got {size}"
+            f"size: this encoder takes images of {own} pixels and no others; got {size}"
         )
     if not 4 <= size <= 1024:
         raise ValueError(f"size must be in [4, 1024] pixels; got {size}")
     return size
 
 
-def _transformer_size(encoder: nn.Module) -> int | None:
-    """The only side of images that a vision transformer of timm takes."""
+def _transformer_size(encoder: nn.Module) -> tuple[int | None, bool]:
+    """The side of images that a vision transformer of timm is made for; whether it takes no other.
+
+    One that was trained with local views takes others, by interpolated positions.
+    """
     patches = getattr(encoder, "patch_embed", None)
     size = getattr(patches, "img_size", None)
-    return int(size[0]) if size and getattr(patches, "strict_img_size", True) else None
+    return (int(size[0]), getattr(patches, "strict_img_size", True)) if size else (None, False)

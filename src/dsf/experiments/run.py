@@ -15,7 +15,7 @@ from dsf.experiments import build
 from dsf.experiments.monitor import KNNMonitor
 from dsf.experiments.notes import notes
 from dsf.experiments.recipe import dump, load_recipe
-from dsf.experiments.settings import Settings, check_batch
+from dsf.experiments.settings import AUTO, Settings, check_batch
 from dsf.training import Callback, Checkpoints, Loop, MetricsFile, Plan
 from dsf.training.display import display
 from dsf.training.environment import environment
@@ -30,7 +30,7 @@ CONFIG, METRICS, RESULTS, ENVIRONMENT = (
 )
 CHECKPOINTS = "checkpoints"
 # What may differ when a run is resumed: it changes no number.
-_FREE = ("checkpoint", "tensorboard", "wandb")
+_FREE = ("checkpoint", "tensorboard", "wandb", "data.resident", "graph")
 
 
 def train(
@@ -55,6 +55,8 @@ def train(
     """
     folder = Path(folder)
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+    if resume:
+        settings = _without_graph(settings)
     check_batch(settings, distributed.launched()[1])
     split = build.load_split(settings, settings.data.split)
     wanted = build.resolve(settings, split)
@@ -107,6 +109,13 @@ def watched(settings: Settings) -> Settings:
     if settings.knn.every == 0 or labelled(settings):
         return settings
     return settings.model_copy(update={"knn": settings.knn.model_copy(update={"every": 0})})
+
+
+def _without_graph(settings: Settings) -> Settings:
+    """The same where several processes go on with what one began: they cannot record a graph."""
+    if settings.graph is not True or distributed.launched()[1] == 1:
+        return settings
+    return settings.model_copy(update={"graph": AUTO})
 
 
 def _make_loop(settings: Settings, split: Any, folder: Path, device: torch.device) -> Loop:

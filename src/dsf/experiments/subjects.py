@@ -215,6 +215,8 @@ def run_settings(folder: str | Path, device: str = "auto") -> Settings:
             )
         raise FileNotFoundError(f"{folder} is not a run: it has no {CONFIG}{run_hint(folder)}")
     changes = [f"device={device}", "compile=false", "graph=false"]
+    if load_recipe(str(config)).data.resident is True:
+        changes.append("data.resident=auto")  # here there may be less memory
     settings = build.resolve(load_recipe(str(config), changes))
     if settings.device == "cpu" and settings.precision == "bf16":  # slower there, and coarser
         settings = build.resolve(load_recipe(str(config), [*changes, "precision=fp32"]))
