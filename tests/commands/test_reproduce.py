@@ -58,8 +58,15 @@ def test_settings_of_one_s_own_need_another_folder(there, capsys):
     assert call("head/dsf", "--results", "two", "seed=4", "--runs", "there") == 0
     assert (there / "there/head/dsf/config.yaml").is_file()
     capsys.readouterr()
-    assert call("--render", "--results", "trial") == 0
+    assert call("--render", "--results", "trial", "seed=3") == 0
     assert capsys.readouterr().out == "trial/results.md\n"  # not over the real one
+    assert call("--render", "--results", "trial") == 1
+    message = "dsf: trial/head/dsf.json is the result of another configuration: seed is 3 there"
+    assert capsys.readouterr().err.startswith(message)
+    assert call("--render", "seed=3") == 2
+    assert "seed=3: results/tiny holds the runs of the plan" in capsys.readouterr().err
+    assert call("--render", "head") == 2
+    assert "--render writes the whole document: leave head out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,9 @@ def _reproduce(options: argparse.Namespace) -> int | None:
     overrides = [word for word in every if "=" in word]
     with asked():
         plans = [load_plan(name) for name in ([options.plan] if options.plan else plan_names())]
-    if options.render:
-        _render(plans, options)
-        return None
-    if not words and not options.list:
+    if options.render and words:
+        raise UsageError(f"--render writes the whole document: leave {words[0]} out")
+    if not words and not options.list and not options.render:
         raise UsageError("give a GROUP or a RUN; `dsf reproduce --list` shows them")
     places = _places(_select(plans, words), options)
     for place in places if overrides else ():
@@ -94,6 +93,9 @@ def _reproduce(options: argparse.Namespace) -> int | None:
                 f"{overrides[0]}: {_usual(place.plan)} holds the runs of the plan and no others; "
                 "give --results another folder"
             )
+    if options.render:
+        _render(places, overrides, options)
+        return None
     if options.list:
         for place in places:
             _show(place, bare=options.plan is not None)
@@ -129,13 +131,11 @@ def _places(selections: "list[Selection]", options: argparse.Namespace) -> list[
     return result
 
 
-def _render(plans: "list[Plan]", options: argparse.Namespace) -> None:
+def _render(places: list[_Place], overrides: list[str], options: argparse.Namespace) -> None:
     from dsf.experiments.paper.document import Book, render
 
-    if options.results is not None and options.plan is None:
-        raise UsageError("--results: is the folder of one plan; say which by --plan")
-    books = [Book.read(plan, options.results or _usual(plan)) for plan in plans]
-    alone = (options.results or _usual(plans[0])) if options.plan else Path("docs")
+    books = [Book.read(place.plan, place.results, overrides) for place in places]
+    alone = places[0].results if options.plan else Path("docs")
     print(render(books, options.folder or alone))
 
 

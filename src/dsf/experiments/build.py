@@ -53,7 +53,7 @@ def resolve(settings: Settings, images: Split | None = None) -> Settings:
     if settings.autotune == AUTO:
         values["autotune"] = not settings.deterministic
     if settings.loss.temperature is None:
-        values["loss"]["temperature"] = 1.0 if settings.loss.name == "dsf" else 0.1
+        values["loss"]["temperature"] = settings.loss.usual_temperature
     if settings.encoder.name == AUTO:
         large = {"name": "resnet18", "options": {"stem": "cifar"}}
         values["encoder"] = large if device == "cuda" else {"name": "resnet-small", "options": {}}

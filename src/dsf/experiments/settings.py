@@ -126,6 +126,11 @@ class Loss(Part):
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.5
     detach_resultant: bool = False
 
+    @property
+    def usual_temperature(self) -> float:
+        """What the temperature is where none is given."""
+        return 1.0 if self.name == "dsf" else 0.1
+
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         try:

@@ -40,10 +40,15 @@ class Spread:
             self._values.append(1 - unit.mean(dim=0).square().sum())
 
 
+def collapsed(margin: float, spread: float) -> bool:
+    """Whether the features of all images are one, nearly."""
+    return abs(margin) <= _MARGIN and spread <= _SPREAD
+
+
 def collapse_warning(epoch: int, means: dict[str, float]) -> str | None:
     """What to say of an epoch in which the features of all images were one."""
     margin, spread = means.get("margin"), means.get("feature_spread")
-    if margin is None or spread is None or abs(margin) > _MARGIN or spread > _SPREAD:
+    if margin is None or spread is None or not collapsed(margin, spread):
         return None
     return (
         f"epoch {epoch}: the features of all images nearly coincide (spread {spread:.2g}, margin "

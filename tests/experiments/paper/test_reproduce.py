@@ -6,12 +6,14 @@ import signal
 import pytest
 import tiny_plan
 
+from dsf.experiments.build import resolve
 from dsf.experiments.evaluations import Choices, evaluate
 from dsf.experiments.paper import reproduce as module
 from dsf.experiments.paper.claim import claimed
+from dsf.experiments.paper.configuration import configure, difference
 from dsf.experiments.paper.document import Book, render
 from dsf.experiments.paper.listing import standings
-from dsf.experiments.paper.outcome import read_outcome, result_path
+from dsf.experiments.paper.outcome import Outcome, read_outcome, result_path
 from dsf.experiments.paper.reproduce import reproduce
 from dsf.experiments.paper.weights import export_weights
 from dsf.training import Interrupted
@@ -224,6 +226,39 @@ def test_a_damaged_result_stops_the_document(copy, tmp_path):
     result_path(results, "table1/dsf").write_text('{"run": ')
     with pytest.raises(ValueError, match="table1/dsf.json is not JSON"):
         render([Book.read(plan, results)], tmp_path / "docs")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "data.limit=64",
+        "hidden=32",
+        "optimiser.lr=0.5",
+        "views.options={flip: 0.0}",
+        "encoder.options={width: 4, stem: imagenet}",
+    ],
+)
+def test_results_of_other_settings_are_no_results(finished, changed):
+    plan, folder, _ = finished
+    results = folder / "results"
+    asked = configure(plan, "head/dsf", results)
+    there = read_outcome(results, "head/dsf")
+    assert difference(there, asked) is None
+    trial = configure(plan, "head/dsf", results, [changed]).settings
+    content = {**there.content, "settings": resolve(trial).model_dump(mode="json")}
+    key = changed.partition("=")[0]
+    assert difference(Outcome(content), asked).startswith(key)
+    assert difference(Outcome(content), configure(plan, "head/dsf", results, [changed])) is None
+    # And the other way round.
+    assert difference(there, configure(plan, "head/dsf", results, [changed])).startswith(key)
+
+
+def test_the_document_is_of_the_plan_s_settings(copy, tmp_path):
+    plan, results, _ = copy
+    path = result_path(results, "table1/dsf")
+    path.write_text(path.read_text().replace('"limit": 96', '"limit": 64'))
+    with pytest.raises(ValueError, match=r"table1/dsf.json is the result of .*: data.limit is 64"):
+        Book.read(plan, results)
 
 
 def test_the_paper_s_evaluations(finished, monkeypatch):

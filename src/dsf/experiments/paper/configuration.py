@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsf.experiments.page.tables import flattened
-from dsf.experiments.paper.outcome import Outcome, read_outcome
+from dsf.experiments.paper.outcome import Outcome, read_outcome, result_path
 from dsf.experiments.paper.plan import TUNING, Finetuning, Plan
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.settings import AUTO, Settings
@@ -27,6 +27,8 @@ _FREE = (
     "tensorboard",
     "wandb",
 )
+# What is written down when a run begins, although nobody asked for it.
+_FILLED_IN = ("data.size", "encoder.options.image_size")
 
 
 class NotTunedError(ValueError):
@@ -120,15 +122,30 @@ def difference(outcome: Outcome, asked: Configuration) -> str | None:
     return settings_difference(outcome.content["settings"], asked.settings)
 
 
+def check_outcome(outcome: Outcome, asked: Configuration, results: Path) -> None:
+    """Raise ``ValueError`` unless a result is what is asked for."""
+    other = difference(outcome, asked)
+    if other is not None:
+        raise ValueError(
+            f"{result_path(results, asked.name)} is the result of another configuration: {other}. "
+            "KEY=VALUE asks for it, --again replaces it"
+        )
+
+
 def settings_difference(before: Mapping[str, Any], settings: Settings) -> str | None:
     """The first setting that was another before; what is decided by the machine counts as equal.
 
     A setting that is newer than ``before`` had its default.
     """
     defaults = dict(flattened(Settings().model_dump(mode="json")))
-    known = dict(flattened(before))
-    for key, wanted in flattened(settings.model_dump(mode="json")):
-        if key.startswith(_FREE) or wanted in (AUTO, None):
+    known, asked = dict(flattened(before)), dict(flattened(settings.model_dump(mode="json")))
+    if asked["loss.temperature"] is None:
+        asked["loss.temperature"] = settings.loss.usual_temperature
+    free = (*_FREE, "encoder") if asked["encoder.name"] == AUTO else _FREE
+    options = {key: None for key in known if ".options." in key}
+    for key, wanted in (options | asked).items():
+        decided = wanted == AUTO or (wanted is None and key in _FILLED_IN)
+        if decided or key.startswith(free):
             continue
         found = known.get(key, defaults.get(key))
         if found != wanted:

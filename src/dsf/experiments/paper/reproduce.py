@@ -13,6 +13,7 @@ from dsf.experiments.paper.claim import claimed
 from dsf.experiments.paper.configuration import (
     Configuration,
     NotTunedError,
+    check_outcome,
     configure,
     difference,
     settings_difference,
@@ -195,14 +196,8 @@ def _check(
 def _done(asked: Configuration, results: Path) -> Outcome | None:
     """The result of a run, if there is one."""
     outcome = read_outcome(results, asked.name)
-    if outcome is None:
-        return None
-    other = difference(outcome, asked)
-    if other is not None:
-        raise ValueError(
-            f"{result_path(results, asked.name)} is the result of another configuration: {other}. "
-            "--again replaces it"
-        )
+    if outcome is not None:
+        check_outcome(outcome, asked, results)
     return outcome
 
 

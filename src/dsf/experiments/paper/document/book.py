@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dsf.experiments.paper.configuration import check_outcome, configure
 from dsf.experiments.paper.document.figures import Figures
 from dsf.experiments.paper.document.markdown import NOT_RUN, NOTHING, fixed, millions, table
 from dsf.experiments.paper.outcome import Outcome, read_outcome
@@ -34,10 +35,12 @@ class Book:
     Args:
         plan: of the runs.
         outcomes: of those that have a result.
+        overrides: settings that were changed in all of them.
     """
 
     plan: Plan
     outcomes: dict[str, Outcome]
+    overrides: Sequence[str] = ()
     figures: Figures = field(init=False)
     _settings: dict[str, Settings] = field(default_factory=dict, repr=False)
 
@@ -45,10 +48,15 @@ class Book:
         self.figures = Figures(self.plan.name)
 
     @classmethod
-    def read(cls, plan: Plan, results: Path) -> "Book":
-        """Read all results of a plan."""
-        found = {name: read_outcome(results, name) for name in plan.every}
-        return cls(plan, {name: outcome for name, outcome in found.items() if outcome is not None})
+    def read(cls, plan: Plan, results: Path, overrides: Sequence[str] = ()) -> "Book":
+        """Read all results of a plan, and see that they are of its settings."""
+        outcomes = {}
+        for name in plan.every:
+            outcome = read_outcome(results, name)
+            if outcome is not None:
+                check_outcome(outcome, configure(plan, name, results, overrides), results)
+                outcomes[name] = outcome
+        return cls(plan, outcomes, overrides)
 
     def get(self, name: str) -> Outcome | None:
         """What came of a run, if it has numbers."""
@@ -110,7 +118,7 @@ class Book:
         if name not in self._settings:
             run = self.plan.every[name]
             method = self.plan.methods[run.method]
-            overrides = (*method.overrides, *run.candidate, *run.overrides)
+            overrides = (*method.overrides, *run.candidate, *run.overrides, *self.overrides)
             self._settings[name] = load_recipe(method.recipe, overrides)
         return self._settings[name]
 

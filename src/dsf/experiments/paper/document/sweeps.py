@@ -7,6 +7,7 @@ from dsf.experiments.page.chart import Series
 from dsf.experiments.paper.document.book import COST, MEASURES, SHORT, Book
 from dsf.experiments.paper.document.markdown import NOTHING, fixed, join, signed, table
 from dsf.experiments.paper.outcome import Outcome
+from dsf.training.health import collapsed
 
 _STALLED = 0.95  # of the loss of guessing
 _CHOOSING = (*SHORT, "kNN, left out")
@@ -38,12 +39,14 @@ def ablation(book: Book) -> str | None:
 
 
 def stalled(outcome: Outcome) -> bool:
-    """Whether a run never left its start: its loss is that of guessing, or its features are one."""
-    losses = [y for _, y in outcome.curve("loss") if math.isfinite(y)]
+    """Whether a run ends where it began: its loss is that of guessing, or its features are one."""
+    loss, margin, spread = (
+        ([math.nan] + [y for _, y in outcome.curve(name) if math.isfinite(y)])[-1]
+        for name in ("loss", "margin", "feature_spread")
+    )
     queue = outcome.setting("loss.queue") or 0
-    guessing = math.log(1 + queue)
-    collapsed = bool(outcome.content.get("warnings"))
-    return collapsed or bool(losses and queue and losses[-1] > _STALLED * guessing)
+    guesses = bool(queue) and loss > _STALLED * math.log(1 + queue)
+    return guesses or collapsed(margin, spread)
 
 
 def head(book: Book) -> str | None:
@@ -62,7 +65,7 @@ def head(book: Book) -> str | None:
         "The paper's CIFAR-10 runs have a projection head without BatchNorm (`head=mlp`); all "
         "other sections have one with it. Here are the authors' learning rates and temperatures. "
         "A run is stalled if its last loss is above 95 % of that of guessing, log(K + 1), or if "
-        "all features are one.",
+        "all features are one at its end.",
         book.partial(names),
         table(
             (

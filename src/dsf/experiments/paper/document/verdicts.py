@@ -111,9 +111,9 @@ def _reached(book: Book) -> Iterator[Verdict]:
             if math.isnan(ours):
                 yield Verdict(claim, "", "not run")
                 continue
-            short = ours - published if measure in _LOWER else published - ours
             text = f"{fixed(ours)}, {signed(ours - published)} points"
-            yield Verdict(claim, text, "held" if short <= 0 else "did not hold")
+            images = math.nan if outcome is None else outcome.test_images
+            yield Verdict(claim, text, compared(ours, published, images, measure in _LOWER))
 
 
 def _temperature(book: Book) -> Iterator[Verdict]:
@@ -200,11 +200,8 @@ def _half_the_epochs(book: Book) -> Iterator[Verdict]:
         if one is None or other is None:
             yield Verdict(claim, "", "not run")
             continue
-        # No worse is enough.
-        ahead = one.knn >= other.knn
-        status = "held" if ahead else compared(one.knn, other.knn, one.test_images)
         text = f"kNN {fixed(one.knn)} against {fixed(other.knn)}"
-        yield Verdict(claim, text, status)
+        yield Verdict(claim, text, compared(one.knn, other.knn, one.test_images))
 
 
 def _head(book: Book) -> Iterator[Verdict]:
