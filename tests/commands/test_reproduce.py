@@ -9,6 +9,7 @@ import tiny_plan
 
 from dsf.cli import main
 from dsf.data.files import read_json
+from dsf.experiments.build import load_split
 
 
 @pytest.fixture
@@ -105,6 +106,38 @@ def test_all_plans_at_once(there, capsys):
     text = (there / "docs/results.md").read_text()
     for title in ("CIFAR-10", "ImageNet-100", "Imagenette"):
         assert f"\n## {title}, " in text
+
+
+TWO_PLANS = ["reproduce", "head/dsf", "imagenette/tuning/dsf"]
+
+
+def test_a_lost_run_does_not_keep_other_plans_waiting(there, monkeypatch):
+    begun = []
+
+    def at_once(plan, names, *rest):
+        begun.append(plan.name)
+        return names if plan.name == "cifar10" else []
+
+    monkeypatch.setattr("dsf.experiments.paper.reproduce.load_split", lambda *arguments: None)
+    monkeypatch.setattr("dsf.experiments.paper.jobs.reproduce_at_once", at_once)
+    assert main([*TWO_PLANS, "--jobs", "2"]) == 1
+    assert begun == ["cifar10", "imagenette"]
+
+
+def test_data_that_are_missing_are_missed_before_any_run(there, monkeypatch, capsys):
+    monkeypatch.setenv("DSF_DATA", str(there / "data"))
+    assert main(TWO_PLANS) == 2
+    assert "dsf data prepare cifar10" in capsys.readouterr().err
+
+    def only_cifar10(settings, name):
+        return None if settings.data.name == "cifar10" else load_split(settings, name)
+
+    monkeypatch.setattr("dsf.experiments.paper.reproduce.load_split", only_cifar10)
+    for jobs in ("1", "2"):
+        assert main([*TWO_PLANS, "--jobs", jobs]) == 2
+        errors = capsys.readouterr().err
+        assert "dsf data prepare imagenette" in errors
+        assert "head/dsf" not in errors
 
 
 @pytest.mark.parametrize(

@@ -100,12 +100,11 @@ def _reproduce(options: argparse.Namespace) -> int | None:
         for place in places:
             _show(place, bare=options.plan is not None)
         return None
-    for place in places:
-        if options.weights:
+    if options.weights:
+        for place in places:
             _export(place, options.folder or Path("weights") / place.plan.name)
-        elif code := _run(place, overrides, options):
-            return code
-    return None
+        return None
+    return _run_all(places, overrides, options)
 
 
 def _select(plans: "list[Plan]", words: list[str]) -> "list[Selection]":
@@ -137,6 +136,21 @@ def _render(places: list[_Place], overrides: list[str], options: argparse.Namesp
     books = [Book.read(place.plan, place.results, overrides) for place in places]
     alone = places[0].results if options.plan else Path("docs")
     print(render(books, options.folder or alone))
+
+
+def _run_all(places: list[_Place], overrides: list[str], options: argparse.Namespace) -> int | None:
+    from dsf.experiments.paper.reproduce import check
+
+    with asked():  # of all plans, before the work on the first
+        for plan, names, results, runs in places:
+            check(plan, names, results, runs, overrides, options.again, Path("weights") / plan.name)
+    result = None
+    for place in places:
+        code = _run(place, overrides, options)
+        if code == STOPPED:
+            return code
+        result = code or result
+    return result
 
 
 def _run(place: _Place, overrides: list[str], options: argparse.Namespace) -> int | None:

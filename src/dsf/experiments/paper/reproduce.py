@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from dsf.experiments.build import load_split
 from dsf.experiments.evaluations import PARTIAL, Choices, evaluate
 from dsf.experiments.paper.claim import claimed
 from dsf.experiments.paper.configuration import (
@@ -119,14 +120,28 @@ def prepare(
     Returns:
         The runs to make, with those whose encoders fine-tuning needs.
     """
-    forgotten = set(names) if again else set()
-    names = _with_encoders(plan, names, results, forgotten)
-    _check(plan, names, results, runs, weights, overrides, forgotten)
+    every = check(plan, names, results, runs, overrides, again, weights)
     begin()
     # All at once and at the beginning: stopped, the command goes on without it.
-    for name in forgotten:
+    for name in names if again else ():
         _forget(result_path(results, name), runs / name)
-    return names
+    return every
+
+
+def check(
+    plan: Plan,
+    names: Sequence[str],
+    results: Path,
+    runs: Path,
+    overrides: Sequence[str],
+    again: bool,
+    weights: Path | None,
+) -> list[str]:
+    """The runs to make; raise what would be wrong with them, before any work."""
+    forgotten = set(names) if again else set()
+    every = _with_encoders(plan, names, results, forgotten)
+    _check(plan, every, results, runs, weights, overrides, forgotten)
+    return every
 
 
 def _forget(result: Path, folder: Path) -> None:
@@ -175,6 +190,7 @@ def _check(
 ) -> None:
     """Complain before any work: of wrong settings, and of runs that will lack what they need."""
     ready: set[str] = set()
+    found: set[tuple[str, int | None, str]] = set()
     for name in names:
         ready.add(name)
         asked = plan.every[name].finetuning
@@ -182,7 +198,11 @@ def _check(
         if asked is not None and not done:
             check_finetuning(plan, asked, results, runs, weights, forgotten)
         try:
-            configure(plan, name, results, overrides)
+            settings = configure(plan, name, results, overrides).settings
+            data = (settings.data.name, settings.data.size, settings.data.split)
+            if asked is None and not done and data not in found:
+                load_split(settings, settings.data.split)
+                found.add(data)
         except NotTunedError:
             missing = [
                 candidate
