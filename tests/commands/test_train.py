@@ -65,6 +65,23 @@ def test_train_and_resume(tmp_path, capsys, more):
     assert main(["train", "checkpoint.keep=3", "-o", str(folder), "--resume"]) == 0
 
 
+def test_commands_to_copy_are_quoted(tmp_path, capsys):
+    folder = tmp_path / "my run"
+    assert main(["train", "demo", *tiny.SETTINGS, "epochs=1", "-o", str(folder)]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"next: dsf eval '{folder}' knn linear, or dsf report '{folder}'"
+    assert main(["train", str(folder)]) == 2
+    assert f"`dsf train -o '{folder}' --resume` goes on with it" in capsys.readouterr().err
+    assert main(["train", "demo", "epochs=2", "-o", str(folder), "--resume"]) == 2
+    assert f"`dsf train -o '{folder}' --resume` has them all" in capsys.readouterr().err
+
+
+def test_a_recipe_that_is_no_text(tmp_path, capsys):
+    (tmp_path / "latin.yaml").write_bytes("# Größe\nepochs: 3\n".encode("latin-1"))
+    assert main(["train", str(tmp_path / "latin.yaml")]) == 2
+    assert f"dsf: {tmp_path}/latin.yaml is not text in UTF-8: " in capsys.readouterr().err
+
+
 def test_settings_may_stand_anywhere(tmp_path, capsys):
     folder = tmp_path / "run"
     arguments = ["train", "demo", "epochs=1", "-o", str(folder), *tiny.SETTINGS[:1]]

@@ -34,7 +34,11 @@ def test_folders_of_images(here, use):
         meant = meant or "below/pictures"
         with pytest.raises(FileNotFoundError, match=f": did you mean folder:{meant}[?]$"):
             use(f"folder:{name}")
-    with pytest.raises(FileNotFoundError, match=f"there is no folder {here}/nothing$"):
+    with pytest.raises(
+        FileNotFoundError, match=rf"there is no folder {here}/nothing\. A relative "
+    ):
         use("folder:nothing")
+    with pytest.raises(FileNotFoundError, match=f"there is no folder {here}/nothing$"):
+        use(f"folder:{here}/nothing")
     with pytest.raises(FileNotFoundError, match=f"{here}/photo.txt is not a folder$"):
         prepare("folder:photo.txt")

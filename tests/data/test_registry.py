@@ -97,6 +97,33 @@ def test_what_is_not_a_store_is_never_replaced(tmp_path, root, files):
     assert miniature.contents(root / "cifar10") == files
 
 
+def test_a_store_whose_manifest_is_damaged(tmp_path, root):
+    miniature.write_folder(root / "cifar10", {"manifest.json": b"{"})
+    with pytest.raises(
+        FileExistsError, match=r"is not a store: its manifest.json is damaged\. Del"
+    ):
+        prepare(miniature.CIFAR10, str(tmp_path))
+    assert miniature.contents(root / "cifar10") == {"manifest.json": b"{"}
+
+
+def test_a_damaged_store_says_how_it_is_mended(tmp_path, root):
+    name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', {'a': 2})}"
+    store = prepare(name, size=8)
+    (store.path / "train-00000.npy").unlink()
+    for size, option in ((None, ""), (8, " --size 8")):
+        message = f"is missing; .*says .*`dsf data prepare {name}{option}` makes it again"
+        with pytest.raises(ValueError, match=message):
+            load(name, size=size)
+
+
+def test_embedded_images_have_one_size():
+    assert load("embedded", size=32).image_size == 32
+    with pytest.raises(
+        ValueError, match="size: the images of embedded have 32 pixels and .*got 64"
+    ):
+        load("embedded", "test", size=64)
+
+
 def test_a_damaged_store_stays_where_no_source_is_found(tmp_path, root):
     files = miniature.npm_files(miniature.cifar_arrays())
     store = prepare(miniature.CIFAR10, str(miniature.write_folder(tmp_path / "package", files)))

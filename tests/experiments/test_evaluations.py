@@ -89,6 +89,17 @@ def test_the_monitor_takes_the_images_that_are_there(tmp_path, monkeypatch):
     assert sorted(loaded) == ["test", "train"]
 
 
+def test_results_that_are_damaged_stop_it_before_the_work(run, tmp_path, capsys):
+    (tmp_path / "results.json").write_text('{"knn": ')
+    begun = []
+    for again in (True, False):
+        with pytest.raises(ValueError, match="results.json is not JSON"):
+            evaluate(
+                run, ["knn"], "cpu", folder=tmp_path, again=again, begin=lambda: begun.append(1)
+            )
+    assert not begun
+
+
 @pytest.mark.parametrize("local", [0, 2])
 def test_a_transformer_sees_the_size_of_its_views(tmp_path, local):
     encoder = "encoder.options={depth: 1, embed_dim: 48, num_heads: 2}"

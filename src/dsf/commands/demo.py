@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from shlex import quote
 
 from dsf.commands.parser import Parser, asked
 
@@ -48,7 +49,8 @@ def _demo(options: argparse.Namespace) -> int | None:
         with asked() as begin:
             results, page = run_demo(folder, QUICK if options.quick else (), say=say, begin=begin)
     except Interrupted as stopped:
-        print(f"{stopped}; to go on: dsf demo {'--quick ' if options.quick else ''}-o {folder}")
+        quick = "--quick " if options.quick else ""
+        print(f"{stopped}; to go on: dsf demo {quick}-o {quote(str(folder))}")
         return STOPPED
     rows = accuracies(results)
     width = max(len(row.name) for row in rows)

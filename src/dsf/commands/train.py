@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from dsf.commands.parser import Parser, UsageError, asked
@@ -73,7 +74,7 @@ def _train(options: argparse.Namespace) -> int | None:
         recipe = str(folder / "config.yaml")
     elif options.resume and folder is None and Path(recipe).name == "config.yaml":
         run = Path(recipe).parent  # not another one, which would start from the beginning
-        raise UsageError(f"to go on with the run in {run}: dsf train -o {run} --resume")
+        raise UsageError(f"to go on with the run in {run}: dsf train -o {quote(str(run))} --resume")
     if options.settings:
         _explain(recipe, overrides)
         return None
@@ -97,13 +98,14 @@ def _run(recipe: str, overrides: list[str], folder: Path, resume: bool) -> int |
             train(settings, folder, resume, begin=begin)
     except Interrupted as stopped:
         if distributed.launched()[0] == 0:
-            print(f"{stopped}; to go on: dsf train -o {folder} --resume")
+            print(f"{stopped}; to go on: dsf train -o {quote(str(folder))} --resume")
         return STOPPED
     if distributed.launched()[0] == 0:
         words = "knn linear" if labelled(settings) else "knn --leave-one-out"
-        evaluation = f"dsf eval {folder} {words}, or "
+        shown = quote(str(folder))
+        evaluation = f"dsf eval {shown} {words}, or "
         usable = labelled(settings, ["train"])
-        print(f"next: {evaluation if usable else ''}dsf report {folder}", file=sys.stderr)
+        print(f"next: {evaluation if usable else ''}dsf report {shown}", file=sys.stderr)
         print(folder)
     return None
 

@@ -3,9 +3,14 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
 
 TEMPORARY = ".tmp"
 _BLOCK = 1 << 22
@@ -55,6 +60,23 @@ def blocks(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
             yield block
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in here with this folder; whoever is killed lets go of it.
+
+    Where a network drive or a system knows no such locks it waits for nobody.
+    """
+    descriptor = os.open(folder, os.O_RDONLY) if sys.platform != "win32" else None
+    try:
+        if descriptor is not None:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def sha256(path: Path) -> str:

@@ -69,6 +69,8 @@ def missing(name: str) -> str:
     near = nearest(path, lambda other: other.is_dir() and not other.name.startswith("."))
     typed = Path(name.removeprefix(PREFIX))
     hint = f": did you mean {PREFIX}{typed.with_name(near.name)}?" if near is not None else ""
+    if not hint and not typed.expanduser().is_absolute():
+        hint = ". A relative path is one from here: a run with one goes on where it was started"
     return f"{name}: there is no folder {path}{hint}"
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from dsf.data import embedded, writer
 from dsf.data.cifar import CIFAR10, CIFAR100
 from dsf.data.fashion import FASHION_MNIST
+from dsf.data.files import read_json
 from dsf.data.folder import PREFIX, folder_data_set, folder_path, missing
 from dsf.data.layout import data_root
 from dsf.data.progress import Progress
 from dsf.data.sets import SETS
-from dsf.data.source import DataSet, Request
+from dsf.data.source import DataSet, Request, fixed_size
 from dsf.data.split import Split
 from dsf.data.store import MANIFEST, Store, is_store
 
@@ -73,7 +74,10 @@ def load(name: str, split: str = "train", size: int | None = None) -> Split:
         (torch.Size([1000, 3, 32, 32]), 'cat')
     """
     if name == EMBEDDED:
-        return embedded.load(split)
+        found = embedded.load(split)
+        if size not in (None, found.image_size):
+            raise ValueError(fixed_size(name, found.image_size, size))
+        return found
     return open_store(name, size).split(split)
 
 
@@ -92,7 +96,11 @@ def open_store(name: str, size: int | None = None, verify: bool = False) -> Stor
             f"{name} is not prepared in {path.parent}: run `dsf data prepare {name}{option}`"
             + (f", perhaps with {others}" if others else "")
         )
-    return Store(path, verify)
+    try:
+        return Store(path, verify)
+    except ValueError as error:
+        again = f"dsf data prepare {name}" + ("" if size is None else f" --size {size}")
+        raise ValueError(f"{error}. `{again}` makes it again") from None
 
 
 def prepare(
@@ -175,7 +183,10 @@ def _verified(path: Path, data_set: DataSet, title: str, progress: Progress) -> 
     if not path.exists():
         return None
     if not is_store(path):  # never replace what somebody else put there
-        raise FileExistsError(f"{path} is not a store: move it away, or set DSF_DATA elsewhere")
+        begun = "move it away, or"
+        if _damaged(path / MANIFEST):
+            begun = f"its {MANIFEST} is damaged. Delete it if it was one; else move it away, or"
+        raise FileExistsError(f"{path} is not a store: {begun} set DSF_DATA elsewhere")
     try:
         store = Store(path)
         with progress.task(f"{title}, verified", sum(store.counts.values())) as advance:
@@ -185,6 +196,16 @@ def _verified(path: Path, data_set: DataSet, title: str, progress: Progress) -> 
         progress.say(f"{error}; preparing it again")
         return None
     return store
+
+
+def _damaged(manifest: Path) -> bool:
+    try:
+        read_json(manifest)
+    except ValueError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _only_size(name: str, data_set: DataSet) -> Path:

@@ -176,10 +176,7 @@ class DataSet:
         if size is None or size == self.image_size:
             return self
         if not self.resizable:
-            raise ValueError(
-                f"size: the images of {self.name} have {self.image_size} pixels and are kept so; "
-                f"got {size}"
-            )
+            raise ValueError(fixed_size(self.name, self.image_size, size))
         if not 1 <= size <= LARGEST_SIZE:
             raise ValueError(f"size must be in [1, {LARGEST_SIZE}]; got {size}")
         return replace(self, image_size=size)
@@ -205,6 +202,11 @@ class DataSet:
                         f"{where} does not hold {self.name}: sha256 of the {split} {part} is "
                         f"{have}, must be {getattr(expected, part)}"
                     )
+
+
+def fixed_size(name: str, have: int, got: int) -> str:
+    """What to say of a size that images are not stored in."""
+    return f"size: the images of {name} have {have} pixels and are kept so; got {got}"
 
 
 def _check(where: str, images: Bytes, labels: Integers, classes: int) -> None:

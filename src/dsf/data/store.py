@@ -181,7 +181,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if manifest.get("format") != FORMAT:
         raise ValueError(
             f"{path}: format must be {FORMAT}; got {manifest.get('format')!r}. "
-            "Prepare the data set again, or use the version of dsf that made it"
+            "It was made by another version of dsf"
         )
     try:
         names = file_names(manifest)

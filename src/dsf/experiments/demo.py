@@ -92,9 +92,10 @@ def demo_page(folder: Path, settings: Settings, before: Subject, after: Subject)
         (make_gallery(settings.data.name, encoders),),
         {RECIPE: after.task.names},
     )
+    epochs = "1 epoch" if settings.epochs == 1 else f"{settings.epochs} epochs"
     lead = (
         f"An encoder ({settings.encoder.name}) was trained on {len(after.task.train):,} small "
-        f"photographs for {settings.epochs} epochs, with {settings.views.count} random views of "
+        f"photographs for {epochs}, with {settings.views.count} random views of "
         "each at a time. It saw no labels: they serve only to measure what it learned."
     )
     return make_page("DSF demo", lead, {RECIPE: read_run(folder)}, pictures).html

@@ -220,6 +220,7 @@ def evaluate(
             protocol.check(opened.subject)  # of all, before the first takes its time
         wanted.append(_Job(name, protocol, known))
     keep.mkdir(parents=True, exist_ok=True)
+    _kept(keep)  # to a damaged file nothing could be added, after all the work
     begin()
     results = {}
     precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"
@@ -279,12 +280,17 @@ def _known(
     folder: Path, name: str, protocol: Protocol, subject: Subject, seed: int
 ) -> dict[str, Any] | None:
     """The result that is there already, if it is of this protocol to the last setting."""
+    known = _kept(folder).get(name)
+    wanted = json.loads(json.dumps(protocol.describe(subject, seed)))
+    return dict(known) if known is not None and known.get("protocol") == wanted else None
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    """All results in a folder."""
     from dsf.experiments.run import RESULTS
 
     path = folder / RESULTS
-    known = read_json(path).get(name) if path.is_file() else None
-    wanted = json.loads(json.dumps(protocol.describe(subject, seed)))
-    return dict(known) if known is not None and known.get("protocol") == wanted else None
+    return read_json(path) if path.is_file() else {}
 
 
 def _evaluated(

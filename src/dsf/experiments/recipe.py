@@ -2,6 +2,7 @@
 
 import difflib
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -25,7 +26,10 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Setti
     """
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
-        where, text = str(path), path.read_text()
+        try:
+            where, text = str(path), path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not text in UTF-8: {error}") from None
     elif name in recipe_names():
         where, text = f"recipe {name}", recipe_text(name)
     else:
@@ -46,8 +50,8 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Setti
 def _unknown(name: str) -> str:
     if (Path(name) / "config.yaml").is_file():
         return (
-            f"{name} is a run: `dsf train -o {name} --resume` goes on with it, and its settings "
-            f"are the recipe {name}/config.yaml"
+            f"{name} is a run: `dsf train -o {quote(name)} --resume` goes on with it, and its "
+            f"settings are the recipe {name}/config.yaml"
         )
     close = difflib.get_close_matches(name, recipe_names(), 1)
     if close:

@@ -4,13 +4,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
 
 from dsf import distributed
 from dsf.data import Split
-from dsf.data.files import read_json, write_file, write_json
+from dsf.data.files import locked, read_json, write_file, write_json
 from dsf.experiments import build
 from dsf.experiments.monitor import KNNMonitor
 from dsf.experiments.notes import notes
@@ -208,10 +209,11 @@ def _compare(config: Path, settings: Settings) -> None:
         if key == "data.size" and before.get(key) is None:
             continue  # of a run from before the only size there was got written down
         if before.get(key) != now.get(key) and not key.startswith(_FREE):
+            command = f"dsf train -o {quote(str(config.parent))} --resume"
             raise ValueError(
                 f"{key}: the run in {config.parent} has {before.get(key)!r}; got {now.get(key)!r}. "
-                f"A resumed run keeps its settings: `dsf train -o {config.parent} --resume` has "
-                "them all, or start another with -o"
+                f"A resumed run keeps its settings: `{command}` has them all, or start another "
+                "with -o"
             )
 
 
@@ -262,6 +264,7 @@ def _cost(loop: Loop, settings: Settings) -> dict[str, Any]:
 
 
 def write_results(folder: Path, results: dict[str, Any]) -> None:
-    """Add to ``results.json``."""
+    """Add to ``results.json``, which others may be adding to as well."""
     path = folder / RESULTS
-    write_json(path, (read_json(path) if path.is_file() else {}) | results)
+    with locked(folder):
+        write_json(path, (read_json(path) if path.is_file() else {}) | results)

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from shlex import quote
 
 from dsf.data.files import read_json
 from dsf.experiments.page.run import Run, as_float, as_mapping
@@ -39,7 +40,7 @@ def unfinished_note(run: Run, checkpoint: str | None = None) -> str | None:
         return None
     return (
         f"note: {run.folder} is at {where}, not at its end; if it was stopped, "
-        f"`dsf train -o {run.folder} --resume` goes on"
+        f"`dsf train -o {quote(str(run.folder))} --resume` goes on"
     )
 
 
