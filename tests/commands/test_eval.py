@@ -121,6 +121,7 @@ def test_all_that_a_run_can_be_asked(run, capsys):
         (["timm/resnet1", "--data", "embedded"], "timm has no model 'resnet1'"),
         (["resnet-small", "--data", "embedded", "--size", "2"], "size must be in [4, 1024]"),
         (["nowhere"], "nowhere is not a run: there is no such folder"),
+        (["resnt18"], "resnt18 is neither a run nor an encoder: did you mean resnet18?"),
         (["RUN", "--pretrained"], "pretrained: a run has its own encoder"),
         (["RUN", "width=4"], "options: a run has its own encoder"),
         (["RUN", "knn", "k=9"], "k=9: did you mean --k 9?"),

@@ -76,6 +76,13 @@ def test_commands_to_copy_are_quoted(tmp_path, capsys):
     assert f"`dsf train -o '{folder}' --resume` has them all" in capsys.readouterr().err
 
 
+def test_an_encoder_that_is_not_there(tmp_path, capsys):
+    name = "encoder.name=torchvision/nope"
+    assert main(["train", "demo", name, "-o", str(tmp_path / "run")]) == 2
+    assert "dsf: encoder: torchvision has no classifier 'nope'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists() or not any((tmp_path / "run").iterdir())
+
+
 def test_a_recipe_that_is_no_text(tmp_path, capsys):
     (tmp_path / "latin.yaml").write_bytes("# Größe\nepochs: 3\n".encode("latin-1"))
     assert main(["train", str(tmp_path / "latin.yaml")]) == 2

@@ -119,6 +119,16 @@ def test_one_key_changes_the_size_of_a_transformers_images(name, size, tmp_path)
         load_recipe(str(config), ["views.size=96"])
 
 
+@pytest.mark.parametrize(
+    ("size", "local"), [(4, 4), (24, 12), (32, 16), (48, 16), (128, 64), (160, 80), (224, 112)]
+)
+def test_local_views_have_half_the_size(size, local):
+    settings = load_recipe("cifar10-dsf", [f"views.size={size}", "views.local.count=2"])
+    assert settings.views.local.size == local
+    settings = load_recipe("cifar10-dsf", [f"views.size={size}", "views.local.size=4"])
+    assert settings.views.local.size == 4
+
+
 def test_a_transformers_views_are_whole_patches():
     with pytest.raises(ValueError, match="views.size: must be a multiple of the patches.*got 100"):
         load_recipe("imagenette-dsf", ["views.size=100"])

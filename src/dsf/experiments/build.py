@@ -115,7 +115,10 @@ def encoder_options(settings: Settings) -> dict[str, Any]:
 
 
 def _encoder(settings: Settings) -> nn.Module:
-    return create_encoder(settings.encoder.name, **encoder_options(settings))
+    try:
+        return create_encoder(settings.encoder.name, **encoder_options(settings))
+    except ValueError as error:
+        raise ValueError(f"encoder: {error}") from error
 
 
 def _method(settings: Settings, steps: int) -> Method:

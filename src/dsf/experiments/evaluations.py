@@ -25,7 +25,7 @@ from dsf.evaluation import (
 )
 from dsf.experiments.page import read_run
 from dsf.experiments.settings import Settings
-from dsf.experiments.sources import is_run, is_weights
+from dsf.experiments.sources import is_run, is_weights, near_encoder
 from dsf.experiments.subjects import (
     Opened,
     method_subject,
@@ -185,6 +185,8 @@ def evaluate(
         for what, given in (("pretrained", pretrained), ("options", options)):
             if given:
                 raise ValueError(f"{what}: a run has its own encoder; got {given!r} for {source}")
+        if meant := near_encoder(source):
+            raise ValueError(f"{source} is neither a run nor an encoder: did you mean {meant}?")
         opened = open_run(source, device, data, size, random, compile, tests)
         checkpoint = opened.subject.about["checkpoint"]
         if checkpoint and (note := unfinished_note(read_run(source), checkpoint)):

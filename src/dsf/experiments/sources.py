@@ -1,5 +1,6 @@
 """From what the command line names to an encoder: a library's, a checkpoint's, an exported one."""
 
+import difflib
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from dsf.data.files import read_json
+from dsf.experiments.nearby import run_hint
 from dsf.models import ENCODERS, create_encoder
 from dsf.models.foreign import SUFFIXES, load_foreign
 from dsf.models.pretrained import CONFIG, WEIGHTS, from_pretrained, is_exported
@@ -22,6 +24,13 @@ def is_run(source: str | Path | nn.Module) -> bool:
         return False
     named = str(source) in ENCODERS or str(source).startswith(_LIBRARIES)
     return Path(source).is_dir() or not named
+
+
+def near_encoder(source: str | Path) -> str | None:
+    """The encoder that somebody may have meant who named what is neither one nor a run."""
+    if Path(source).exists() or run_hint(source):
+        return None
+    return next(iter(difflib.get_close_matches(str(source), ENCODERS, 1)), None)
 
 
 def is_weights(source: str | Path) -> bool:

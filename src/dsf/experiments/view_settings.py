@@ -1,5 +1,6 @@
 """The settings of the views."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
@@ -14,7 +15,7 @@ class Local(Part):
 
     Attributes:
         count: how many an image; 0: none.
-        size: their height and width.
+        size: their height and width; by default half that of the views, in steps of 16 pixels.
         crop_scale: the area of their crops, relative to the image; by default SwAV's. All else is
             as in views.recipe.
     """
@@ -44,6 +45,19 @@ class Views(Part):
     options: dict[str, Any] = Field(default_factory=dict)
     exact: bool = True
     local: Local = Local()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _half(cls, values: Any) -> Any:
+        """The size of local views, unless it is given."""
+        if not isinstance(values, Mapping):
+            return values
+        local, size = values.get("local", {}), values.get("size", cls.model_fields["size"].default)
+        if not isinstance(local, Mapping) or "size" in local or not isinstance(size, int):
+            return values  # or the check of its field will say what is wrong
+        half = max(4, size // 2)
+        half -= half % 16 if half >= 16 else 0
+        return {**values, "local": {**local, "size": half}}
 
     @field_validator("recipe", "second")
     @classmethod
