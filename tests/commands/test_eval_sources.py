@@ -11,6 +11,20 @@ def call(*arguments):
 
 
 @pytest.mark.usefixtures("quick")
+def test_weights_that_cannot_be_fetched(tmp_path, monkeypatch, capsys):
+    import timm
+
+    def create_model(name, **options):
+        raise FileNotFoundError("no such file on the Hub\nand more about it")
+
+    monkeypatch.setattr(timm, "create_model", create_model)
+    assert call("timm/resnet10t", "--data", "embedded", "--pretrained", "-o", tmp_path) == 1
+    message = (
+        "dsf: the weights of timm/resnet10t are not on this machine and could not be fetched: "
+    )
+    assert capsys.readouterr().err == f"{message}no such file on the Hub\n"
+
+
 def test_an_encoder_of_timm(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     arguments = ["timm/resnet10t", "--data", "embedded", "--size", 16]

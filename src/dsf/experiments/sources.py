@@ -127,7 +127,13 @@ def _create(name: str, options: Mapping[str, Any], pretrained: bool, seed: int) 
         weights = {"pretrained": True} if name.startswith("timm/") else {"weights": "DEFAULT"}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return create_encoder(name, **options, **weights)
+        try:
+            return create_encoder(name, **options, **weights)
+        except OSError as error:
+            reason = str(error).partition("\n")[0]
+            raise ConnectionError(
+                f"the weights of {name} are not on this machine and could not be fetched: {reason}"
+            ) from error
 
 
 def weights_hash(encoder: nn.Module) -> str:
