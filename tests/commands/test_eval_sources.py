@@ -22,7 +22,7 @@ def test_weights_that_cannot_be_fetched(tmp_path, monkeypatch, capsys):
     message = (
         "dsf: the weights of timm/resnet10t are not on this machine and could not be fetched: "
     )
-    assert capsys.readouterr().err == f"{message}no such file on the Hub\n"
+    assert capsys.readouterr().err == f"{message}: no such file on the Hub\n"
 
 
 def test_an_encoder_of_timm(tmp_path, monkeypatch, capsys):
