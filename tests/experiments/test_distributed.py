@@ -44,10 +44,10 @@ FOUR = [
 ]
 
 
-def start(folder, *arguments, processes=2):
+def start(folder, *arguments, processes=2, program=("-m", "dsf")):
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
-    command += ["-m", "dsf", "train", "demo", *tiny.SETTINGS, *PRECISE, *arguments]
+    command += [*program, "train", "demo", *tiny.SETTINGS, *PRECISE, *arguments]
     command += ["-o", str(folder)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -119,3 +119,25 @@ def test_contradictions_stop_early(tmp_path):
     assert process.returncode != 0
     assert "dsf: batch_norm.splits: must be a multiple of the 2 processes" in errors
     assert not (tmp_path / "run").exists()
+
+
+def program(folder, differs):
+    """The command as a script whose processes first do something by their rank."""
+    path = folder / "program.py"
+    path.write_text(f"import os, sys\nrank = os.environ['RANK']\n{differs}\n")
+    with path.open("a") as file:
+        file.write("from dsf.cli import main\nsys.exit(main())\n")
+    return [str(path)]
+
+
+def test_processes_that_read_different_checkpoints_stop(tmp_path):
+    """Two machines, each with a disk of its own, of which one has the run."""
+    for rank in "01":
+        (tmp_path / rank).mkdir()
+    train(tiny.settings(*PRECISE), tmp_path / "0" / "run", show=False)
+    apart = program(tmp_path, f"os.chdir(os.path.join({str(tmp_path)!r}, rank))")
+    process = start("run", "--resume", program=apart)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    said = "dsf: run/checkpoints: the processes read different checkpoints (step 6, none): "
+    assert said in errors

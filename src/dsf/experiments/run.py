@@ -17,6 +17,7 @@ from dsf.experiments.notes import notes
 from dsf.experiments.recipe import dump, load_recipe
 from dsf.experiments.settings import Settings, check_batch
 from dsf.training import Callback, Checkpoints, Loop, MetricsFile, Plan
+from dsf.training.checkpoints import Loaded
 from dsf.training.display import display
 from dsf.training.environment import environment
 from dsf.training.loggers import TensorBoard, WeightsAndBiases
@@ -142,6 +143,7 @@ def _start(
 ) -> None:
     """Load the newest checkpoint where asked, and add the callbacks."""
     loaded, passed_over = loop.checkpoints.newest() if resume else (None, [])
+    _check_same(loaded, loop)
     if loaded is not None:
         if trained_on(folder) not in (None, split.sha256):
             raise ValueError(
@@ -170,6 +172,20 @@ def _start(
     elif resume:
         loop.say("no checkpoint yet: starting from the beginning")
     _write_environment(folder, loop, split)
+
+
+def _check_same(loaded: Loaded | None, loop: Loop) -> None:
+    """Raise ``ValueError`` in all processes where they have not read the same checkpoint."""
+    mine = (-1, 0)
+    if loaded is not None:
+        mine = loaded.state["step"], int(loaded.state["tensors"]["sha256"][:15], 16)
+    read = distributed.gather(torch.tensor([mine], device=loop.device)).tolist()
+    if any(other != read[0] for other in read):
+        steps = ", ".join("none" if step < 0 else f"step {step}" for step, _ in read)
+        raise ValueError(
+            f"{loop.checkpoints.folder}: the processes read different checkpoints ({steps}): the "
+            "run folder must lie on a disk that all of them see"
+        )
 
 
 def _open(folder: Path, settings: Settings, resume: bool) -> None:
