@@ -141,3 +141,12 @@ def test_processes_that_read_different_checkpoints_stop(tmp_path):
     assert process.returncode != 0
     said = "dsf: run/checkpoints: the processes read different checkpoints (step 6, none): "
     assert said in errors
+
+
+def test_a_restart_of_one_machine_resumes_on_all(tmp_path):
+    train(tiny.settings(*PRECISE), tmp_path / "run", show=False)
+    again = "os.environ['TORCHELASTIC_RESTART_COUNT'] = rank"  # as counted by two torchruns
+    process = start(tmp_path / "run", program=program(tmp_path, again))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "resumed from" in errors

@@ -63,6 +63,8 @@ def train(
     build.check_local_views(settings)
     device = distributed.start(settings.device)
     try:
+        # One for all: after a restart torchrun counts on each machine for itself.
+        [resume] = distributed.agree(resume, device=device)
         if distributed.rank() == 0:
             _open(folder, settings, resume)
         distributed.wait(device)
