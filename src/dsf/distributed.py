@@ -118,11 +118,16 @@ def stop() -> None:
 
 def agree(*flags: bool, device: torch.device | str = "cpu") -> list[bool]:
     """For each flag whether any process has it set; all must ask at the same time."""
+    return [bool(vote) for vote in largest(*flags, device=device)]
+
+
+def largest(*numbers: int, device: torch.device | str = "cpu") -> list[int]:
+    """Each number's largest value in any process; all must ask at the same time."""
     if world_size() == 1:
-        return list(flags)
-    votes = torch.tensor(flags, dtype=torch.int32, device=device)
-    dist.all_reduce(votes, dist.ReduceOp.MAX)
-    return [bool(vote) for vote in votes.tolist()]
+        return list(numbers)
+    found = torch.tensor(numbers, dtype=torch.int64, device=device)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return [int(number) for number in found.tolist()]
 
 
 def wait(device: torch.device | str = "cpu") -> None:

@@ -150,3 +150,25 @@ def test_a_restart_of_one_machine_resumes_on_all(tmp_path):
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert "resumed from" in errors
+
+
+SLOW = """
+import signal, time
+from dsf.training import Loop
+step = Loop._train_step
+def slow(self, *arguments, **options):
+    time.sleep(1)
+    if rank == "1" and self.step == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+    step(self, *arguments, **options)
+Loop._train_step = slow
+"""
+
+
+def test_a_signal_to_one_saves_long_before_the_next_line(tmp_path):
+    arguments = ["data.limit=1600", "log_every=50"]
+    process = start(tmp_path / "run", *arguments, program=program(tmp_path, SLOW))
+    output, _ = process.communicate(timeout=120)
+    assert "the state is saved in " in output
+    (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert 3 <= int(saved.name.removeprefix("step-")) <= 8
