@@ -117,12 +117,19 @@ def environment(pid):
     return dict(entry.partition("=")[::2] for entry in entries)
 
 
-def test_contradictions_stop_early(tmp_path):
-    process = start(tmp_path / "run", "batch_norm.splits=1")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["batch_norm.splits=1"], "batch_norm.splits: must be a multiple of the 2 processes"),
+        (["batch_norm={splits: 1, sync: true}"], "batch_norm.sync: torch's SyncBatchNorm needs"),
+    ],
+)
+def test_contradictions_stop_early(tmp_path, arguments, message):
+    process = start(tmp_path / "runs" / "run", *arguments)
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert "dsf: batch_norm.splits: must be a multiple of the 2 processes" in errors
-    assert not (tmp_path / "run").exists()
+    assert f"dsf: {message}" in errors
+    assert list(tmp_path.iterdir()) == []
 
 
 def program(folder, differs):

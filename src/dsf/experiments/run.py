@@ -66,12 +66,13 @@ def train(
         # One for all: after a restart torchrun counts on each machine for itself.
         [resume] = distributed.agree(resume, device=device)
         if distributed.rank() == 0:
-            _open(folder, settings, resume)
+            _check_free(folder, settings, resume)
         distributed.wait(device)
         with numerics(settings.precision, settings.deterministic, settings.autotune is True):  # type: ignore[arg-type]
             loop = _make_loop(settings, split, folder, device)
             if distributed.rank() == 0 and not (folder / CONFIG).is_file():
                 # Not before all is built: what cannot be built leaves no run behind.
+                _make(folder)
                 write_file(folder / CONFIG, dump(settings).encode())
             _start(loop, settings, split, folder, resume, show)
             if settings != wanted:
@@ -190,8 +191,8 @@ def _check_same(loaded: Loaded | None, loop: Loop) -> None:
         )
 
 
-def _open(folder: Path, settings: Settings, resume: bool) -> None:
-    """Make the folder, or see that the run in it is the one to resume."""
+def _check_free(folder: Path, settings: Settings, resume: bool) -> None:
+    """See that the folder is free, or that the run in it is the one to resume."""
     config = folder / CONFIG
     if config.is_file():
         if not resume:
@@ -202,6 +203,9 @@ def _open(folder: Path, settings: Settings, resume: bool) -> None:
         return
     if not resume and folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty and holds no run: take another folder")
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
