@@ -2,12 +2,16 @@
 
 import inspect
 import os
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+PATIENCE = timedelta(hours=6)
+"""How long processes wait for one: the first evaluates, and saves, while the others wait."""
 
 
 def world_size() -> int:
@@ -81,7 +85,8 @@ def start(device: str) -> torch.device:
     """Join the processes that torchrun started, if it did; returns this process's device."""
     own = place(device)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device == "cuda" else "gloo")
+        backend = "nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, timeout=PATIENCE)
     return own
 
 
@@ -106,8 +111,10 @@ def parallel(module: nn.Module, device: torch.device) -> DistributedDataParallel
 
 
 def lost_another(error: RuntimeError) -> bool:
-    """Whether an error says that another process is gone."""
-    return isinstance(error, dist.DistError) or (world_size() > 1 and "onnection" in str(error))
+    """Whether an error says that another process is gone, or did not come in time."""
+    signs = ("onnection", "Timed out waiting")
+    of_gloo = world_size() > 1 and any(sign in str(error) for sign in signs)
+    return isinstance(error, dist.DistError) or of_gloo
 
 
 def stop() -> None:
@@ -118,11 +125,16 @@ def stop() -> None:
 
 def agree(*flags: bool, device: torch.device | str = "cpu") -> list[bool]:
     """For each flag whether any process has it set; all must ask at the same time."""
+    return [bool(vote) for vote in largest(*flags, device=device)]
+
+
+def largest(*numbers: int, device: torch.device | str = "cpu") -> list[int]:
+    """Each number's largest value in any process; all must ask at the same time."""
     if world_size() == 1:
-        return list(flags)
-    votes = torch.tensor(flags, dtype=torch.int32, device=device)
-    dist.all_reduce(votes, dist.ReduceOp.MAX)
-    return [bool(vote) for vote in votes.tolist()]
+        return list(numbers)
+    found = torch.tensor(numbers, dtype=torch.int64, device=device)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return [int(number) for number in found.tolist()]
 
 
 def wait(device: torch.device | str = "cpu") -> None:

@@ -15,14 +15,15 @@ from dsf.experiments import train
 
 pytestmark = pytest.mark.slow
 # A queue of whole batches, so that the order within one does not matter, and groups of BatchNorm
-# that are not tiny, which magnify rounding. Splits are a multiple of processes x views a side, or
-# else two processes have other groups than one.
+# that are not tiny, which magnify rounding. Splits are a multiple of processes x views that an
+# encoder sees at once, or else two processes have other groups than one.
 PRECISE = ["precision=fp64", "batch_size=32", "views.size=16", "checkpoint.steps=4"]
 CASES = {
     "moco": [],
     "moco-accumulated": ["accumulate=2"],
     "mocov3": [*tiny.MOCOV3, "momentum.schedule=cosine"],
     "local": ["views.local={count: 2, size: 8}"],
+    "simclr": ["method=simclr", "loss.queue=0", "batch_norm.splits=8"],
 }
 
 
@@ -44,10 +45,10 @@ FOUR = [
 ]
 
 
-def start(folder, *arguments, processes=2):
+def start(folder, *arguments, processes=2, program=("-m", "dsf")):
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
-    command += ["-m", "dsf", "train", "demo", *tiny.SETTINGS, *PRECISE, *arguments]
+    command += [*program, "train", "demo", *tiny.SETTINGS, *PRECISE, *arguments]
     command += ["-o", str(folder)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -76,6 +77,10 @@ def test_two_processes_equal_one(tmp_path, case):
     assert output == f"{tmp_path}/two\n"  # one process speaks
     one = train(tiny.settings(*PRECISE, *CASES[case]), tmp_path / "one", show=False)
     close(one, tmp_path / "two")
+    if case != "mocov3":  # there they are means of both directions
+        for mine, theirs in zip(tiny.lines(one), tiny.lines(tmp_path / "two"), strict=True):
+            for name in ("kappa_min", "kappa_max", "resultant_min", "resultant_max"):
+                assert mine[name] == pytest.approx(theirs[name], rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +118,69 @@ def environment(pid):
     return dict(entry.partition("=")[::2] for entry in entries)
 
 
-def test_contradictions_stop_early(tmp_path):
-    process = start(tmp_path / "run", "batch_norm.splits=1")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["batch_norm.splits=1"], "batch_norm.splits: must be a multiple of the 2 processes"),
+        (["batch_norm={splits: 1, sync: true}"], "batch_norm.sync: torch's SyncBatchNorm needs"),
+    ],
+)
+def test_contradictions_stop_early(tmp_path, arguments, message):
+    process = start(tmp_path / "runs" / "run", *arguments)
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert "dsf: batch_norm.splits: must be a multiple of the 2 processes" in errors
-    assert not (tmp_path / "run").exists()
+    assert f"dsf: {message}" in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def program(folder, differs):
+    """The command as a script whose processes first do something by their rank."""
+    path = folder / "program.py"
+    path.write_text(f"import os, sys\nrank = os.environ['RANK']\n{differs}\n")
+    with path.open("a") as file:
+        file.write("from dsf.cli import main\nsys.exit(main())\n")
+    return [str(path)]
+
+
+def test_processes_that_read_different_checkpoints_stop(tmp_path):
+    """Two machines, each with a disk of its own, of which one has the run."""
+    for rank in "01":
+        (tmp_path / rank).mkdir()
+    train(tiny.settings(*PRECISE), tmp_path / "0" / "run", show=False)
+    apart = program(tmp_path, f"os.chdir(os.path.join({str(tmp_path)!r}, rank))")
+    process = start("run", "--resume", program=apart)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    said = "dsf: run/checkpoints: the processes read different checkpoints (step 6, none): "
+    assert said in errors
+
+
+def test_a_restart_of_one_machine_resumes_on_all(tmp_path):
+    train(tiny.settings(*PRECISE), tmp_path / "run", show=False)
+    again = "os.environ['TORCHELASTIC_RESTART_COUNT'] = rank"  # as counted by two torchruns
+    process = start(tmp_path / "run", program=program(tmp_path, again))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "resumed from" in errors
+
+
+SLOW = """
+import signal, time
+from dsf.training import Loop
+step = Loop._train_step
+def slow(self, *arguments, **options):
+    time.sleep(1)
+    if rank == "1" and self.step == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+    step(self, *arguments, **options)
+Loop._train_step = slow
+"""
+
+
+def test_a_signal_to_one_saves_long_before_the_next_line(tmp_path):
+    arguments = ["data.limit=1600", "log_every=50"]
+    process = start(tmp_path / "run", *arguments, program=program(tmp_path, SLOW))
+    output, _ = process.communicate(timeout=120)
+    assert "the state is saved in " in output
+    (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert 3 <= int(saved.name.removeprefix("step-")) <= 8

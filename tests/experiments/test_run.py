@@ -191,8 +191,8 @@ def test_never_over_another_run(whole, tmp_path):
 )
 def test_what_cannot_be_built_leaves_no_run(tmp_path, wrong):
     with pytest.raises(ValueError, match="resnet19|batch_size: must be at most the 96 images"):
-        train(tiny.settings(*wrong), tmp_path / "run", show=False)
-    train(tiny.settings("epochs=1"), tmp_path / "run", show=False)  # the folder is free
+        train(tiny.settings(*wrong), tmp_path / "runs" / "run", show=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_another_size_of_the_same_folder_comes_later(tmp_path, monkeypatch):

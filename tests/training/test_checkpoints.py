@@ -115,6 +115,18 @@ def test_a_damaged_one_is_replaced(checkpoints):
     assert checkpoints.newest()[0].state["note"] == "again"
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_damaged_ones_of_later_steps_push_none_out(checkpoints, keep):
+    for path in checkpoints.paths():
+        (path / "state.json").unlink()
+    checkpoints.keep = keep
+    saved = [checkpoints.save(step, {}, {}) for step in (2, 3, 4)]
+    assert checkpoints.newest()[0].path == saved[-1]
+    assert [path for path in saved if path.exists()] == saved[-keep:]
+    checkpoints.save(100, {}, {})
+    assert len(checkpoints.paths()) == keep
+
+
 def test_leftovers_of_a_kill_are_no_checkpoints(checkpoints):
     half = checkpoints.folder / "step-00000099.tmp"
     shutil.copytree(checkpoints.paths()[0], half)

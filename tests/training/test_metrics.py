@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 
+from dsf import distributed
 from dsf.training import MetricsFile, read_metrics
 from dsf.training.metrics import Meter, add_states, means
 
@@ -36,6 +37,15 @@ def test_the_first_bad_step():
     for step, loss in enumerate([1.0, torch.inf, 2.0, torch.nan]):
         assert meter.first_bad_step() == (None if step < 2 else 1)
         meter.watch(torch.tensor(loss), step)
+
+
+def test_extremes_are_those_of_all_processes(monkeypatch):
+    others = torch.tensor([[4.0, 2.0, 9.0]], dtype=torch.float64)
+    monkeypatch.setattr(distributed, "gather", lambda mine: torch.cat([mine, others]))
+    meter = Meter("cpu")
+    mean, smallest, largest = torch.tensor([3.0, 1.0, 5.0])
+    meter.add(kappa_mean=mean, kappa_min=smallest, kappa_max=largest)
+    assert means(meter.fetch()) == {"kappa_mean": 3.5, "kappa_min": 1.0, "kappa_max": 9.0}
 
 
 def test_later_lines_are_dropped(tmp_path):

@@ -18,6 +18,7 @@ from dsf.experiments.notes import notes
 from dsf.experiments.recipe import dump, load_recipe
 from dsf.experiments.settings import AUTO, Settings, check_batch
 from dsf.training import Callback, Checkpoints, Loop, MetricsFile, Plan
+from dsf.training.checkpoints import Loaded
 from dsf.training.display import display
 from dsf.training.environment import environment
 from dsf.training.loggers import TensorBoard, WeightsAndBiases
@@ -65,13 +66,16 @@ def train(
     build.check_local_views(settings)
     device = distributed.start(settings.device)
     try:
+        # One for all: after a restart torchrun counts on each machine for itself.
+        [resume] = distributed.agree(resume, device=device)
         if distributed.rank() == 0:
-            _open(folder, settings, resume)
+            _check_free(folder, settings, resume)
         distributed.wait(device)
         with numerics(settings.precision, settings.deterministic, settings.autotune is True):  # type: ignore[arg-type]
             loop = _make_loop(settings, split, folder, device)
             if distributed.rank() == 0 and not (folder / CONFIG).is_file():
                 # Not before all is built: what cannot be built leaves no run behind.
+                _make(folder)
                 write_file(folder / CONFIG, dump(settings).encode())
             _start(loop, settings, split, folder, resume, show)
             if settings != wanted:
@@ -152,6 +156,7 @@ def _start(
 ) -> None:
     """Load the newest checkpoint where asked, and add the callbacks."""
     loaded, passed_over = loop.checkpoints.newest() if resume else (None, [])
+    _check_same(loaded, loop)
     if loaded is not None:
         if trained_on(folder) not in (None, split.sha256):
             raise ValueError(
@@ -182,8 +187,22 @@ def _start(
     _write_environment(folder, loop, split)
 
 
-def _open(folder: Path, settings: Settings, resume: bool) -> None:
-    """Make the folder, or see that the run in it is the one to resume."""
+def _check_same(loaded: Loaded | None, loop: Loop) -> None:
+    """Raise ``ValueError`` in all processes where they have not read the same checkpoint."""
+    mine = (-1, 0)
+    if loaded is not None:
+        mine = loaded.state["step"], int(loaded.state["tensors"]["sha256"][:15], 16)
+    read = distributed.gather(torch.tensor([mine], device=loop.device)).tolist()
+    if any(other != read[0] for other in read):
+        steps = ", ".join("none" if step < 0 else f"step {step}" for step, _ in read)
+        raise ValueError(
+            f"{loop.checkpoints.folder}: the processes read different checkpoints ({steps}): the "
+            "run folder must lie on a disk that all of them see"
+        )
+
+
+def _check_free(folder: Path, settings: Settings, resume: bool) -> None:
+    """See that the folder is free, or that the run in it is the one to resume."""
     config = folder / CONFIG
     if config.is_file():
         if not resume:
@@ -194,6 +213,9 @@ def _open(folder: Path, settings: Settings, resume: bool) -> None:
         return
     if not resume and folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty and holds no run: take another folder")
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -75,7 +75,8 @@ class BatchNorm(Part):
 
     Attributes:
         splits: statistics for each of so many groups of the batch of all processes. Several
-            processes have the same groups as one if it is a multiple of processes x views a side.
+            processes have the same groups as one if it is a multiple of processes x views that an
+            encoder sees at once: those of a side, for SimCLR all.
         sync: one group, over all processes (CUDA only).
     """
 

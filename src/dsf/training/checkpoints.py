@@ -54,7 +54,7 @@ class Checkpoints:
         if not self.folder.is_dir():
             return []
         found = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
-        return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+        return sorted(found, key=_step)
 
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
         """Write a checkpoint aside, force it to the disk, give it its name, drop the oldest."""
@@ -79,7 +79,8 @@ class Checkpoints:
             self._discard(path)
         os.replace(aside, path)
         files.sync_folder(self.folder)
-        for old in self.paths()[: -self.keep]:
+        # Later ones are damaged: a run that resumed has passed over them.
+        for old in [other for other in self.paths() if _step(other) <= step][: -self.keep]:
             self._discard(old)
         return path
 
@@ -132,6 +133,10 @@ def read(path: Path) -> Loaded:
     except SafetensorError as error:
         raise ValueError(f"{path / _TENSORS} is not a safetensors file: {error}") from None
     return Loaded(path, tensors, state)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def _digest(state: dict[str, Any]) -> str:

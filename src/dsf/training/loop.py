@@ -23,6 +23,7 @@ from dsf.training.metrics import Line, Meter, MetricsFile, add_states, means
 from dsf.training.numerics import DTYPES, Precision
 from dsf.training.schedules import Schedule
 from dsf.training.signals import Interrupted, Signals
+from dsf.training.votes import Votes
 
 
 class Callback:
@@ -125,6 +126,7 @@ class Loop:
         """Train to the end; raises ``Interrupted`` after a signal, once the state is saved."""
         self._metrics = self._open_metrics(self.step) if self._open_metrics else None
         self._clock = self._saved_at = time.perf_counter()
+        self._votes = Votes(self.step, self.device)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         self.method.train()
@@ -294,14 +296,13 @@ class Loop:
         late = time.perf_counter() - self._saved_at > 60 * self.plan.save_minutes
         asked = signals.received is not None
         if distributed.world_size() > 1:
-            # Clocks differ, and a signal may reach one process alone: they agree on it when they
-            # wait for each other anyway.
-            late, asked = (
-                distributed.agree(late, asked, device=self.device) if logged else (False, False)
-            )
+            # Clocks differ, and a signal may reach one process alone.
+            together = logged or self._votes.due(self.step)
+            late, asked = self._votes.vote(self.step, late, asked) if together else (False, False)
         if due or late or asked:
             self.save()
         if asked and self.step < self.steps:
+            distributed.wait(self.device)  # once one has left, torchrun ends the others
             raise Interrupted(
                 f"stopped by {signals.received or 'a signal'} after step {self.step} of "
                 f"{self.steps}; the state is saved in {self.checkpoints.folder}"

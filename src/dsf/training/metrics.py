@@ -42,10 +42,15 @@ class Meter:
         return None if step == _NEVER else step
 
     def state(self) -> dict[str, list[float]]:
-        """Sums and counts by name, the sums averaged over processes."""
+        """Sums and counts by name, the sums averaged over processes.
+
+        Of what is called ``_min`` or ``_max`` it is the smallest or largest of all processes.
+        """
         if not self._sums:
             return {}
-        sums = distributed.mean(torch.stack(list(self._sums.values()))).tolist()
+        each = distributed.gather(torch.stack(list(self._sums.values())).unsqueeze(0))
+        columns = zip(self._sums, each.unbind(dim=1), strict=True)
+        sums = torch.stack([_over_processes(name, column) for name, column in columns]).tolist()
         pairs = zip(self._sums, sums, strict=True)
         return {name: [total, self._counts[name]] for name, total in pairs}
 
@@ -62,6 +67,12 @@ class Meter:
         result = self.state()
         self._sums, self._counts = {}, {}
         return result
+
+
+def _over_processes(name: str, values: Tensor) -> Tensor:
+    if name.endswith("_min"):
+        return values.min()
+    return values.max() if name.endswith("_max") else values.mean()
 
 
 def means(state: dict[str, list[float]]) -> dict[str, float]:
