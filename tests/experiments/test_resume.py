@@ -66,3 +66,11 @@ def test_with_or_without_a_graph(stopped, whole):
     (stopped / "config.yaml").write_text(yaml.safe_dump({**content, "graph": True}))
     train(tiny.settings(), stopped, resume=True, show=False)
     assert tiny.same(whole, stopped)
+
+
+def test_damaged_results_are_met_before_the_work(stopped):
+    (stopped / "results.json").write_text('{"training": ')
+    before = tiny.lines(stopped)
+    with pytest.raises(ValueError, match=r"results.json is not JSON"):
+        train(tiny.settings(), stopped, resume=True, show=False)
+    assert tiny.lines(stopped) == before

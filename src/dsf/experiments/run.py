@@ -210,6 +210,8 @@ def _check_free(folder: Path, settings: Settings, resume: bool) -> None:
                 f"{folder} holds a run already: --resume goes on with it, -o takes another folder"
             )
         _compare(config, settings)
+        if (folder / RESULTS).is_file():
+            read_json(folder / RESULTS)  # to a damaged file nothing could be added at the end
         return
     if not resume and folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty and holds no run: take another folder")

@@ -70,8 +70,15 @@ def follow(averages: list[Tensor], values: list[Tensor], rate: Tensor) -> None:
 
 
 def both_ways(one: MethodOutput, other: MethodOutput, scale: float = 1.0) -> MethodOutput:
-    """The sum of the losses of both directions, and the mean of their diagnostics."""
+    """The sum of the losses of both directions, and the mean or extreme of their diagnostics."""
     diagnostics = {
-        name: (value + other.diagnostics[name]) / 2 for name, value in one.diagnostics.items()
+        name: _of_both(name, value, other.diagnostics[name])
+        for name, value in one.diagnostics.items()
     }
     return MethodOutput((one.loss + other.loss) * scale, diagnostics)
+
+
+def _of_both(name: str, one: Tensor, other: Tensor) -> Tensor:
+    if name.endswith("_min"):
+        return torch.minimum(one, other)
+    return torch.maximum(one, other) if name.endswith("_max") else (one + other) / 2
