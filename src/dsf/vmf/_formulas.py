@@ -3,7 +3,7 @@
 They know nothing of autograd or of arguments: :mod:`dsf.vmf.special` adds both. Notation: v is the
 order the expansion is taken at, ``e.c`` the steps from there down to nu = p / 2 - 1, x = v / h,
 y = kappa / h and d = h / v - 1 with h = sqrt(kappa^2 + v^2). While compiling, kappa is
-one-dimensional and contiguous.
+one-dimensional.
 """
 
 import math
@@ -208,4 +208,4 @@ def _deviation_at_top(x: Tensor, y: Tensor, e: Expansion) -> Tensor:
 def _once(x: Tensor) -> Tensor:
     # Inductor inlines a value into each of its uses. In a recurrence that doubles the code at
     # every step, and compilation takes minutes; it does not inline what a view is taken of.
-    return x.as_strided(x.shape, (1,)) if torch.compiler.is_compiling() else x
+    return x.as_strided(x.shape, x.stride()) if torch.compiler.is_compiling() else x

@@ -222,7 +222,7 @@ _expansion._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _pointwise(function: Callable[..., Tensor], e: Expansion, *tensors: Tensor) -> Tensor:
-    """Apply a formula; flat while compiling, where the formulas rely on the stride being 1."""
+    """Apply a formula; flat while compiling, so that one layout serves every shape."""
     if not torch.compiler.is_compiling():
         return function(*tensors, e)
     return function(*(tensor.reshape(-1) for tensor in tensors), e).reshape(tensors[0].shape)
