@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from dsf import distributed
-from dsf.losses._precision import matmul
 from dsf.losses.contrast import CONTRASTS, OF_EXCESS
 from dsf.losses.queue import Queue
 from dsf.losses.streaming import streaming_logsumexp
+from dsf.precision import matmul
 
 Features = Tensor | Sequence[Tensor]
 InBatch = Literal["both", "cross"]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dsf.losses._base import BlockSize, ContrastiveLoss, Factors, InBatch, unit
 from dsf.losses.queue import Queue
+from dsf.precision import matmul
 
 
 class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
@@ -114,7 +115,7 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
 
     def paired(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
         """Cosines of corresponding samples, (m, m', N)."""
-        return torch.einsum("nld,nkd->lkn", query[0], key[0])
+        return matmul(query[0], key[0].mT).permute(1, 2, 0)
 
     def make_queue(self, size: int, dimension: int) -> Queue:
         """A queue of all views of each key."""

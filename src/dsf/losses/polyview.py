@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dsf.losses._base import BlockSize, InBatch, Similarities
-from dsf.losses._precision import matmul
 from dsf.losses.cosine import LossAverage
 from dsf.losses.streaming import streaming_logsumexp
+from dsf.precision import matmul
 
 Pooling = Literal["arithmetic", "geometric"]
 

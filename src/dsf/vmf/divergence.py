@@ -27,6 +27,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor
 
+from dsf.precision import matmul
 from dsf.vmf._bregman import kl, mixture, ratio_difference
 from dsf.vmf._checks import check_dimension, check_range, is_number, together
 from dsf.vmf.estimate import ViewDistribution
@@ -199,7 +200,7 @@ def _pair(
         p = i.p
         if pairwise:
             with torch.autocast(i.mu.device.type, enabled=False):
-                gap = 1 - i.mu @ j.mu.mT
+                gap = 1 - matmul(i.mu, j.mu.mT)
             return _Pair(i.kappa.unsqueeze(-1), j.kappa.unsqueeze(-2), gap, p, pairwise=True)
         one_minus_cos = 0.5 * (i.mu - j.mu).square().sum(dim=-1)
         i, j = i.kappa, j.kappa
@@ -282,7 +283,7 @@ def _pairwise_kl(i: ViewDistribution, j: ViewDistribution) -> Tensor:
         ratio = _a(i.kappa, i.p)
         row = ratio * i.kappa - _phi(i.kappa, i.p)
         column = _phi(j.kappa, j.p)
-        product = (ratio.unsqueeze(-1) * i.mu) @ (j.kappa.unsqueeze(-1) * j.mu).mT
+        product = matmul(ratio.unsqueeze(-1) * i.mu, (j.kappa.unsqueeze(-1) * j.mu).mT)
         return row.unsqueeze(-1) + column.unsqueeze(-2) - product
 
 
