@@ -176,7 +176,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             )
         with torch.autocast(views0.device.type, enabled=False):
             query, key = self.represent(views0), self.represent(views1)
-            how = self._streaming if self._streams(query) else self._dense
+            how = self._streaming if self._streams(query, key) else self._dense
             loss, similarities = how(query, key)
             diagnostics: Diagnostics = {}
             if diagnose:
@@ -212,18 +212,19 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         first = self._offset(query)
         return torch.arange(first, first + query[0].shape[0], device=query[0].device)
 
-    def _streams(self, query: R) -> bool:
+    def _streams(self, query: R, key: R) -> bool:
         if self.block_size != "auto":
             return self.block_size is not None
-        samples, *views, _ = query[0].shape
-        everywhere = samples * (distributed.world_size() if self.gather_distributed else 1)
+        samples = len(query[0])
+        others = samples * (distributed.world_size() if self.gather_distributed else 1)
         if self.queue is not None:
-            entries = samples * self.queue.size
-        elif self.in_batch == "cross":
-            entries = samples * everywhere
-        else:
-            entries = 4 * samples * everywhere
-        return self.is_product() and entries * math.prod(views) ** 2 > _LARGE
+            others = self.queue.size
+        return self.is_product() and samples * others * self._pairs(query, key) > _LARGE
+
+    def _pairs(self, query: R, key: R) -> int:
+        """How many logits there are of a sample and another."""
+        pairs = math.prod(query[0].shape[1:-1]) * math.prod(key[0].shape[1:-1])
+        return pairs if self.queue is not None or self.in_batch == "cross" else 4 * pairs
 
     # All logits at once.
 

@@ -60,6 +60,11 @@ class PolyView(LossAverage):
         )
         self.pooling = pooling
 
+    def _pairs(self, query: tuple[Tensor], key: tuple[Tensor]) -> int:
+        if self.queue is not None or self.in_batch == "cross":
+            return super()._pairs(query, key)
+        return (query[0].shape[1] + key[0].shape[1]) ** 2
+
     def _dense(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Tensor, Similarities]:
         problem = self._problem(query, key)
         return self._pooled(problem, self._negatives(problem))
