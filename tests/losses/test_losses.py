@@ -103,6 +103,17 @@ class TestEveryLoss:
         arguments = [side.requires_grad_() for side in features(views)]
         assert gradcheck(loss, arguments, fast_mode=True)
 
+    def test_learned_temperature(self, name, setting):
+        loss, views = make(name, setting)
+        sides = features(views)
+
+        def value(temperature):
+            loss.temperature = temperature
+            return loss(*sides)
+
+        temperature = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        assert gradcheck(value, temperature)
+
     def test_lists_and_single_views(self, name, setting):
         loss, views = make(name, setting)
         out0, out1 = features(views)
@@ -200,6 +211,12 @@ class TestQueue:
 
 
 class TestArguments:
+    def test_a_parameter_as_temperature(self):
+        loss = CosineLoss(torch.nn.Parameter(torch.tensor(0.2)))
+        loss(torch.randn(4, 8), torch.randn(4, 8)).backward()
+        (temperature,) = loss.parameters()
+        assert temperature.grad.isfinite()
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [

@@ -265,6 +265,14 @@ class TestMoCoV3:
         contrast = DSFLoss(in_batch="cross")
         torch.testing.assert_close(loss, contrast(out0, key1) + contrast(out1, key0))
 
+    def test_scale_of_a_learned_temperature(self):
+        loss = CosineLoss(nn.Parameter(torch.tensor(0.25)), in_batch="cross")
+        method = MoCoV3(Encoder(), loss, "mlp", "mlp", dimension=D, hidden=12)
+        assert method.scale == 0.5
+        for _ in range(2):
+            method(make_views(1)).loss.backward()
+        assert loss.temperature.grad.isfinite()
+
     def test_scale(self):
         views = make_views()
         for loss, expected in (("feature", 0.2), ("loss", 0.2), ("dsf", 1.0)):

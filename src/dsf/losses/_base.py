@@ -59,12 +59,12 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     A matrix of more than 2^26 logits (256 MiB) is computed in pieces and never stored whole,
     forward or backward: on a GPU by a kernel, elsewhere for some negatives at a time. A number as
     ``block_size`` does so at any size, for so many negatives at a time without the kernel; None
-    never does.
+    never does. A parameter as ``temperature`` is learned.
     """
 
     def __init__(
         self,
-        temperature: float,
+        temperature: float | Tensor,
         memory_bank_size: int | Sequence[int],
         gather_distributed: bool,
         contrast: str,
@@ -229,21 +229,27 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     # All logits at once.
 
     def _dense(self, query: R, key: R) -> tuple[Tensor, Similarities]:
+        itself: Tensor | None = None
         if self.queue is not None:
             logits, positives = self._against_queue(self.queue, query, key)
         elif self.in_batch == "cross":
             logits, positives = self._against_keys(query, key)
         else:
-            logits, positives = self._against_batch(query, key)
+            logits = self._against_batch(query, key)
+            itself, positives = self._both_columns(query, logits.shape[-1])
+            itself = itself.unsqueeze(-1).expand((*logits.shape[:-1], 1))
+        scaled = logits / self.temperature
+        if itself is not None:  # after the division: -inf has no derivative by the temperature
+            scaled = scaled.scatter(-1, itself, -torch.inf)
 
         def similarities() -> tuple[Tensor, Tensor]:
             column = positives.unsqueeze(-1).expand((*logits.shape[:-1], 1))
             positive = logits.gather(-1, column).squeeze(-1)
-            left_out = logits == -torch.inf
-            negatives = logits.masked_fill(left_out, 0).sum(dim=-1) - positive
-            return positive, negatives / (logits.shape[-1] - 1 - left_out.sum(dim=-1))
+            others = logits if itself is None else logits.scatter(-1, itself, 0)
+            count = logits.shape[-1] - (1 if itself is None else 2)
+            return positive, (others.sum(dim=-1) - positive) / count
 
-        return CONTRASTS[self.contrast](logits / self.temperature, positives), similarities
+        return CONTRASTS[self.contrast](scaled, positives), similarities
 
     def _against_queue(self, queue: Queue, query: R, key: R) -> tuple[Tensor, Tensor]:
         negative = self.logits(query, self._bank(queue, query, key))
@@ -253,17 +259,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     def _against_keys(self, query: R, key: R) -> tuple[Tensor, Tensor]:
         return self.logits(query, self._gathered(key)), self._own_columns(query)
 
-    def _against_batch(self, query: R, key: R) -> tuple[Tensor, Tensor]:
-        logits = self.logits(concatenate(query, key), self._every(query, key))
-        return self.without_self(logits, query)
-
-    def without_self(self, logits: Tensor, query: R) -> tuple[Tensor, Tensor]:
-        """Leave every row's own column out of (..., 2 B, 2 B) logits, and find its positive's."""
-        itself, positives = self._both_columns(query, logits.shape[-1])
-        itself = itself.unsqueeze(-1).expand((*logits.shape[:-1], 1))
-        return logits.scatter(-1, itself, -torch.inf), positives
+    def _against_batch(self, query: R, key: R) -> Tensor:
+        return self.logits(concatenate(query, key), self._every(query, key))
 
     def _both_columns(self, query: R, count: int) -> tuple[Tensor, Tensor]:
+        """Of all 2 B representations, where each one itself is and where its positive is."""
         first = self._own_columns(query)
         second = first + count // 2
         return torch.cat([first, second]), torch.cat([second, first])

@@ -19,7 +19,7 @@ class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",
@@ -59,7 +59,7 @@ class CosineLoss(FeatureAverage):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",
@@ -90,7 +90,7 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",
@@ -121,9 +121,9 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
         """A queue of all views of each key."""
         return Queue(size, features=(self._views, dimension))
 
-    def _against_batch(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Tensor, Tensor]:
+    def _against_batch(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
         factors, _ = self._batch_factors(query, key)
-        return self.without_self(factors.product(), query)
+        return factors.product()
 
     def _batch_factors(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Factors, Tensor]:
         # A problem a pair (l, l'): the l-th views of out0 and the l'-th of out1 together.

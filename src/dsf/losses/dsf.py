@@ -201,7 +201,7 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: float | Tensor = 1.0,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         mode: Mode = "paper",

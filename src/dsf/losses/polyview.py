@@ -45,7 +45,7 @@ class PolyView(LossAverage):
     def __init__(
         self,
         pooling: Pooling = "geometric",
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",

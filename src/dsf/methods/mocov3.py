@@ -45,7 +45,10 @@ class MoCoV3(MomentumMethod):
             predictor = create_head(predictor, dimension, dimension, hidden)
         self.predictor = predictor
         if scale is None:
-            scale = 1.0 if isinstance(loss, DSFLoss) else 2 * loss.temperature
+            temperature = loss.temperature
+            if isinstance(temperature, Tensor):  # learned, from which the scale must not follow
+                temperature = temperature.item()
+            scale = 1.0 if isinstance(loss, DSFLoss) else 2 * temperature
         self.scale = scale
 
     def compute(self, views: Tensor, diagnose: bool, local: Tensor | None = None) -> MethodOutput:
