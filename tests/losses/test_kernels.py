@@ -71,6 +71,13 @@ def compare_interpreted():
     total = _of_all_problems(x, y, None, nothing, True)
     assert (total == -torch.inf).all()
     assert all((found == 0).all() for found in torch.autograd.grad(total.sum(), (x, y)))
+    # The parts of very large factors. Memory is taken where it is written to only.
+    x, count = torch.randn(1024), 2**30
+    parts = torch.empty(2 * count + 1024, dtype=torch.bfloat16)
+    _kernels._split[1,](x, parts, count, SIZE=1024)
+    places = torch.arange(1024)
+    total = sum(parts[place + places].float() for place in (0, count, 2 * count))
+    torch.testing.assert_close(total, x, rtol=1e-6, atol=0)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
