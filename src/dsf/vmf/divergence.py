@@ -219,7 +219,7 @@ def _pair(
         k_i, k_j, cos = together(kappa_i=i, kappa_j=j, cos=cos)
         check_range("cos", cos, -1, 1, validate_args, _SLACK)
         gap = 1 - cos
-    largest = torch.finfo(k_i.dtype).max
+    largest = torch.finfo(k_i.dtype).max ** 0.5 / 4  # the squares of sums must be finite
     check_range("kappa_i", k_i, 0, largest, validate_args)
     check_range("kappa_j", k_j, 0, largest, validate_args)
     return _Pair(k_i, k_j, gap, p)
