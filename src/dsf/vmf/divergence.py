@@ -6,7 +6,8 @@ Every function has two forms under one name:
   ``f(i, j)`` with two :class:`~dsf.vmf.ViewDistribution` of matching shape. The value is
   accurate relative to itself, however close the two distributions are: never negative, and
   exactly 0 at equality. Near equality pass ``one_minus_cos`` = |mu_i - mu_j|^2 / 2 in place of
-  ``cos``, which cannot hold it (two ViewDistributions do so by themselves).
+  ``cos``, which cannot hold it (two ViewDistributions do so by themselves). The error of
+  derivatives by kappa is absolute: a few roundings of A, over |1 - alpha| for Renyi's.
 - *Pairwise*, ``f(i, j, pairwise=True)`` with ViewDistributions of N and M entries: the (N, M)
   matrix, from one matrix product. Its error is absolute, a few roundings of the terms that cancel
   (for KL at most 8 eps (A_i k_i + A_i k_j + Phi_i + Phi_j)), which is what training needs.
@@ -257,8 +258,8 @@ def _evaluate(
 ) -> Tensor:
     """The stable value with the derivatives of the direct expression.
 
-    Differentiating the stable value would go through quadrature and branches; the direct formula,
-    whose value cancels near equality, has derivatives that do not.
+    Differentiating the stable value would go through quadrature and branches. The derivatives of
+    the direct formula by kappa are differences of A_p, and near equality keep its absolute error.
     """
     if pair.pairwise:
         return direct(pair)
