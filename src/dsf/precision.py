@@ -1,11 +1,17 @@
-"""Matrix products in full float32, whatever the process has switched on for its networks."""
+"""Full precision, whatever the process has switched on for its networks."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
+    """Nothing is computed in half precision on this tensor's device."""
+    kind = tensor.device.type
+    return nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:

@@ -135,6 +135,13 @@ class TestEveryLoss:
         assert half.dtype is torch.float32
         assert half.isfinite()
 
+    def test_on_the_meta_device(self, name, setting):
+        loss, views = make(name, setting)
+        out0, out1 = (side.to("meta").requires_grad_() for side in features(views))
+        value, _ = loss.to("meta").with_diagnostics(out0, out1)
+        value.backward()
+        assert value.device.type == out1.grad.device.type == "meta"
+
     def test_diagnostics(self, name, setting):
         loss, views = make(name, setting)
         out0, out1 = features(views)

@@ -17,7 +17,7 @@ from dsf import distributed
 from dsf.losses.contrast import CONTRASTS, OF_EXCESS
 from dsf.losses.queue import Queue
 from dsf.losses.streaming import streaming_logsumexp
-from dsf.precision import matmul
+from dsf.precision import matmul, without_autocast
 
 Features = Tensor | Sequence[Tensor]
 InBatch = Literal["both", "cross"]
@@ -162,7 +162,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         """Put keys into the memory bank, if there is one, in training mode."""
         if self.queue is not None and self.training:
             views = as_views("out1", out1)
-            with torch.autocast(views.device.type, enabled=False):
+            with without_autocast(views):
                 self.enqueue(self.queue, self._whole_batch(self.represent(views)))
 
     def _evaluate(
@@ -174,7 +174,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
                 "out0 and out1 must have the same number of samples and the same dimension; "
                 f"got {tuple(views0.shape)} and {tuple(views1.shape)} as (B, m, D)"
             )
-        with torch.autocast(views0.device.type, enabled=False):
+        with without_autocast(views0):
             query, key = self.represent(views0), self.represent(views1)
             how = self._streaming if self._streams(query, key) else self._dense
             loss, similarities = how(query, key)

@@ -28,7 +28,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from dsf.precision import matmul
+from dsf.precision import matmul, without_autocast
 from dsf.vmf._bregman import kl, mixture, ratio_difference
 from dsf.vmf._checks import check_dimension, check_range, is_number, together
 from dsf.vmf.estimate import ViewDistribution
@@ -200,7 +200,7 @@ def _pair(
         i, j = _view_distributions(i, j, cos, p, one_minus_cos)
         p = i.p
         if pairwise:
-            with torch.autocast(i.mu.device.type, enabled=False):
+            with without_autocast(i.mu):
                 gap = 1 - matmul(i.mu, j.mu.mT)
             return _Pair(i.kappa.unsqueeze(-1), j.kappa.unsqueeze(-2), gap, p, pairwise=True)
         one_minus_cos = 0.5 * (i.mu - j.mu).square().sum(dim=-1)
@@ -280,7 +280,7 @@ def _a(kappa: Tensor, p: int) -> Tensor:
 
 
 def _pairwise_kl(i: ViewDistribution, j: ViewDistribution) -> Tensor:
-    with torch.autocast(i.mu.device.type, enabled=False):
+    with without_autocast(i.mu):
         ratio = _a(i.kappa, i.p)
         row = ratio * i.kappa - _phi(i.kappa, i.p)
         column = _phi(j.kappa, j.p)

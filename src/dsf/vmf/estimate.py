@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from dsf.precision import without_autocast
 from dsf.vmf._checks import check_dimension, is_number, values_are_checked
 from dsf.vmf.special import banerjee, inverse_bessel_ratio
 
@@ -74,7 +75,7 @@ def fit_views(
     if estimator not in get_args(Estimator):
         raise ValueError(f"estimator must be one of {get_args(Estimator)}; got {estimator!r}")
 
-    with torch.autocast(views.device.type, enabled=False):
+    with without_autocast(views):
         views = views if views.dtype is torch.float64 else views.float()
         length = torch.linalg.vector_norm(views, dim=-1, keepdim=True)
         if values_are_checked(length, validate_args):
