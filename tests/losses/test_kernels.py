@@ -164,7 +164,7 @@ class TestChoice:
         assert self.ways(monkeypatch, jeffreys, 4) == ["_dense"]
 
     def test_errors(self):
-        with pytest.raises(ValueError, match="block_size must be a number.*got 'all'"):
+        with pytest.raises(ValueError, match="block_size must be 'auto', None.*got 'all'"):
             DSFLoss(block_size="all")
         with pytest.raises(ValueError, match="at least 1; got 0"):
             DSFLoss(block_size=0)

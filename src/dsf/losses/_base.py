@@ -72,16 +72,16 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         block_size: BlockSize,
     ) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature must be > 0; got {temperature!r}")
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature must be > 0 and finite; got {temperature!r}")
         if contrast not in CONTRASTS:
             raise ValueError(f"contrast must be one of {tuple(CONTRASTS)}; got {contrast!r}")
         if in_batch not in get_args(InBatch):
             raise ValueError(f"in_batch must be one of {get_args(InBatch)}; got {in_batch!r}")
-        if isinstance(block_size, str) and block_size != "auto":
-            raise ValueError(f"block_size must be a number, None or 'auto'; got {block_size!r}")
-        if isinstance(block_size, int) and block_size < 1:
-            raise ValueError(f"block_size must be 'auto', None or at least 1; got {block_size}")
+        if not (block_size is None or block_size == "auto" or is_count(block_size)):
+            raise ValueError(
+                f"block_size must be 'auto', None or an int of at least 1; got {block_size!r}"
+            )
         self.block_size = block_size
         self.temperature = temperature
         self.gather_distributed = gather_distributed
@@ -90,8 +90,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         self.queue: Queue | None = None
         if memory_bank_size != 0:
             sizes = tuple(memory_bank_size) if isinstance(memory_bank_size, Sequence) else ()
-            if len(sizes) != 2:
-                raise ValueError(f"memory_bank_size must be 0 or (K, D); got {memory_bank_size!r}")
+            if len(sizes) != 2 or not all(map(is_count, sizes)):
+                raise ValueError(
+                    "memory_bank_size must be 0 or (K, D), ints of at least 1; "
+                    f"got {memory_bank_size!r}"
+                )
             self.queue = self.make_queue(*sizes)
 
     # What a loss defines.
@@ -174,6 +177,8 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
                 "out0 and out1 must have the same number of samples and the same dimension; "
                 f"got {tuple(views0.shape)} and {tuple(views1.shape)} as (B, m, D)"
             )
+        dtype = torch.promote_types(views0.dtype, views1.dtype)
+        views0, views1 = views0.to(dtype), views1.to(dtype)
         with without_autocast(views0):
             query, key = self.represent(views0), self.represent(views1)
             how = self._streaming if self._streams(query, key) else self._dense
@@ -317,6 +322,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             positive, negative = positive + constant, negative + constant
         result |= {"positive": positive.mean(), "negative": negative.mean()}
         return result | self.statistics(query, key)
+
+
+def is_count(value: object) -> bool:
+    """Whether this is an int of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def as_views(name: str, features: Features) -> Tensor:
