@@ -7,7 +7,7 @@ import pytest
 import torch
 from interpreting import correct_bfloat16, interpret
 
-from dsf.losses import DSFLoss, LossAverage, streaming
+from dsf.losses import DSFLoss, LossAverage, PolyView, streaming
 from dsf.losses.streaming import _of_all_problems, streaming_logsumexp
 
 needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -71,6 +71,13 @@ def compare_interpreted():
     total = _of_all_problems(x, y, None, nothing, True)
     assert (total == -torch.inf).all()
     assert all((found == 0).all() for found in torch.autograd.grad(total.sum(), (x, y)))
+    # The parts of very large factors. Memory is taken where it is written to only.
+    x, count = torch.randn(1024), 2**30
+    parts = torch.empty(2 * count + 1024, dtype=torch.bfloat16)
+    _kernels._split[1,](x, parts, count, SIZE=1024)
+    places = torch.arange(1024)
+    total = sum(parts[place + places].float() for place in (0, count, 2 * count))
+    torch.testing.assert_close(total, x, rtol=1e-6, atol=0)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
@@ -110,12 +117,12 @@ def test_compiles_for_gpus_that_are_not_here(capability, room, width):
 class TestChoice:
     """Which way is taken; what comes out is the same."""
 
-    def ways(self, monkeypatch, loss, rows, **shape):
+    def ways(self, monkeypatch, loss, rows, m=1, keys=None):
         taken = []
         for name in ("_dense", "_streaming"):
             way = getattr(loss, name)
             monkeypatch.setattr(loss, name, lambda *a, n=name, w=way: taken.append(n) or w(*a))
-        loss(*(torch.randn(rows, shape.get("m", 1), 8) for _ in range(2)))
+        loss(torch.randn(rows, m, 8), torch.randn(rows, keys or m, 8))
         return taken
 
     @pytest.mark.parametrize(
@@ -131,13 +138,23 @@ class TestChoice:
             monkeypatch.setattr("dsf.losses._base._LARGE", limit)
             assert self.ways(monkeypatch, DSFLoss(**options), rows, m=m) == [expected]
 
-    def test_pairs_of_views_count(self, monkeypatch):
-        loss = LossAverage(memory_bank_size=(64, 8), views=3)
-        monkeypatch.setattr("dsf.losses._base._LARGE", 4 * 64 * 9 - 1)
-        assert self.ways(monkeypatch, loss, 4, m=3) == ["_streaming"]
-        monkeypatch.setattr("dsf.losses._base._LARGE", 4 * 64 * 9)
-        loss = LossAverage(memory_bank_size=(64, 8), views=3)
-        assert self.ways(monkeypatch, loss, 4, m=3) == ["_dense"]
+    @pytest.mark.parametrize(
+        ("kind", "options", "m", "keys", "large"),
+        [
+            (LossAverage, {"memory_bank_size": (64, 8), "views": 3}, 3, 3, 4 * 64 * 9),
+            (LossAverage, {"memory_bank_size": (64, 8), "views": 5}, 1, 5, 4 * 64 * 5),
+            (LossAverage, {"memory_bank_size": (64, 8)}, 5, 1, 4 * 64 * 5),
+            (LossAverage, {"in_batch": "cross"}, 2, 3, 4 * 4 * 6),
+            (LossAverage, {}, 2, 3, 8 * 8 * 6),
+            (PolyView, {"memory_bank_size": (64, 8), "views": 5}, 1, 5, 4 * 64 * 5),
+            (PolyView, {"in_batch": "cross"}, 2, 3, 4 * 4 * 6),
+            (PolyView, {}, 1, 3, 4 * 4 * 16),
+        ],
+    )
+    def test_pairs_of_views_count(self, monkeypatch, kind, options, m, keys, large):
+        for limit, expected in ((large, "_dense"), (large - 1, "_streaming")):
+            monkeypatch.setattr("dsf.losses._base._LARGE", limit)
+            assert self.ways(monkeypatch, kind(**options), 4, m, keys) == [expected]
 
     def test_forced(self, monkeypatch):
         assert self.ways(monkeypatch, DSFLoss(block_size=3), 4) == ["_streaming"]
@@ -147,7 +164,7 @@ class TestChoice:
         assert self.ways(monkeypatch, jeffreys, 4) == ["_dense"]
 
     def test_errors(self):
-        with pytest.raises(ValueError, match="block_size must be a number.*got 'all'"):
+        with pytest.raises(ValueError, match="block_size must be 'auto', None.*got 'all'"):
             DSFLoss(block_size="all")
         with pytest.raises(ValueError, match="at least 1; got 0"):
             DSFLoss(block_size=0)

@@ -103,6 +103,17 @@ class TestEveryLoss:
         arguments = [side.requires_grad_() for side in features(views)]
         assert gradcheck(loss, arguments, fast_mode=True)
 
+    def test_learned_temperature(self, name, setting):
+        loss, views = make(name, setting)
+        sides = features(views)
+
+        def value(temperature):
+            loss.temperature = temperature
+            return loss(*sides)
+
+        temperature = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        assert gradcheck(value, temperature)
+
     def test_lists_and_single_views(self, name, setting):
         loss, views = make(name, setting)
         out0, out1 = features(views)
@@ -123,6 +134,19 @@ class TestEveryLoss:
         half = loss(out0.bfloat16(), out1.bfloat16())
         assert half.dtype is torch.float32
         assert half.isfinite()
+
+    def test_precisions_are_promoted(self, name, setting):
+        loss, views = make(name, setting)
+        out0, out1 = features(views)
+        value = loss(out0.float(), out1)
+        assert torch.equal(value, loss(out0.float().double(), out1))
+
+    def test_on_the_meta_device(self, name, setting):
+        loss, views = make(name, setting)
+        out0, out1 = (side.to("meta").requires_grad_() for side in features(views))
+        value, _ = loss.to("meta").with_diagnostics(out0, out1)
+        value.backward()
+        assert value.device.type == out1.grad.device.type == "meta"
 
     def test_diagnostics(self, name, setting):
         loss, views = make(name, setting)
@@ -200,11 +224,22 @@ class TestQueue:
 
 
 class TestArguments:
+    def test_a_parameter_as_temperature(self):
+        loss = CosineLoss(torch.nn.Parameter(torch.tensor(0.2)))
+        loss(torch.randn(4, 8), torch.randn(4, 8)).backward()
+        (temperature,) = loss.parameters()
+        assert temperature.grad.isfinite()
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"temperature": 0}, "temperature must be > 0; got 0"),
-            ({"memory_bank_size": 4096}, r"memory_bank_size must be 0 or \(K, D\); got 4096"),
+            ({"temperature": 0}, "temperature must be > 0 and finite; got 0"),
+            ({"temperature": math.inf}, "temperature must be > 0 and finite; got inf"),
+            ({"memory_bank_size": (4.0, 5)}, r"must be 0 or \(K, D\), ints.*got \(4.0, 5\)"),
+            ({"memory_bank_size": (4, 0)}, r"must be 0 or \(K, D\), ints.*got \(4, 0\)"),
+            ({"block_size": 2.5}, "block_size must be 'auto', None or an int .* got 2.5"),
+            ({"mode": "exact", "divergence": "renyi", "alpha": 0}, "alpha must be .* > 0; got 0"),
+            ({"memory_bank_size": 4096}, r"must be 0 or \(K, D\), ints of at least 1; got 4096"),
             ({"memory_bank_size": (3, 4, 5)}, r"must be 0 or \(K, D\)"),
             ({"contrast": "triplet"}, "contrast must be one of .*got 'triplet'"),
             ({"in_batch": "all"}, "in_batch must be one of .*got 'all'"),
@@ -213,7 +248,7 @@ class TestArguments:
             ({"divergence": "jeffreys"}, "needs mode='exact'; got mode='paper'"),
             ({"shrink": 1.5}, r"shrink must be in \(0, 1\]; got 1.5"),
             ({"estimator": "sra"}, "estimator must be one of .*got 'sra'"),
-            ({"block_size": 0}, "block_size must be 'auto', None or at least 1; got 0"),
+            ({"block_size": 0}, "block_size must be 'auto', None or an int of at least 1; got 0"),
             (
                 {"block_size": 8, "divergence": "jeffreys", "mode": "exact"},
                 "block_size needs .*='kl'; got divergence='jeffreys'",

@@ -167,7 +167,7 @@ def test_one_image_has_no_negatives(pooling, block_size):
 def test_errors():
     with pytest.raises(ValueError, match=r"pooling must be one of .*got 'harmonic'"):
         PolyView("harmonic")
-    with pytest.raises(ValueError, match="temperature must be > 0; got 0"):
+    with pytest.raises(ValueError, match="temperature must be > 0 and finite; got 0"):
         PolyView(temperature=0)
     with pytest.raises(ValueError, match="views must be at least 1; got 0"):
         PolyView(views=0)

@@ -14,9 +14,11 @@ FACTORED = [
 
 def results(name, setting, **options):
     loss, views = make(name, setting, **options)
-    sides = [side.requires_grad_() for side in features(views)]
+    loss.temperature = torch.tensor(0.7, dtype=torch.float64)
+    sides = features(views)
+    inputs = [tensor.requires_grad_() for tensor in (*sides, loss.temperature)]
     value, diagnostics = loss.with_diagnostics(*sides)
-    return value, *torch.autograd.grad(value, sides), diagnostics
+    return value, *torch.autograd.grad(value, inputs), diagnostics
 
 
 @pytest.mark.parametrize("block", [1, 4, 100])

@@ -265,6 +265,20 @@ class TestMoCoV3:
         contrast = DSFLoss(in_batch="cross")
         torch.testing.assert_close(loss, contrast(out0, key1) + contrast(out1, key0))
 
+    def test_the_projector_decides_the_dimension(self):
+        loss = DSFLoss(in_batch="cross")
+        method = MoCoV3(Encoder(), loss, nn.Linear(10, 5), "mlp", dimension=D, hidden=12)
+        with pytest.raises(ValueError, match="what the projector gives, 5,.*got 6"):
+            method(make_views(1))
+
+    def test_scale_of_a_learned_temperature(self):
+        loss = CosineLoss(nn.Parameter(torch.tensor(0.25)), in_batch="cross")
+        method = MoCoV3(Encoder(), loss, "mlp", "mlp", dimension=D, hidden=12)
+        assert method.scale == 0.5
+        for _ in range(2):
+            method(make_views(1)).loss.backward()
+        assert loss.temperature.grad.isfinite()
+
     def test_scale(self):
         views = make_views()
         for loss, expected in (("feature", 0.2), ("loss", 0.2), ("dsf", 1.0)):

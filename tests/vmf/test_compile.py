@@ -89,6 +89,12 @@ class TestCompile:
         compiled = torch.compile(lambda k: bessel_ratio_derivative(k * 2, 3), fullgraph=True)
         torch.testing.assert_close(compiled(kappa), bessel_ratio_derivative(kappa * 2, 3))
 
+    @pytest.mark.parametrize("function", [log_partition, bessel_ratio])
+    def test_along_any_dimension(self, function):
+        kappa = torch.linspace(0, 40, 35).view(5, 7)
+        mapped = torch.vmap(lambda k: function(k, 3), in_dims=1, out_dims=1)
+        torch.testing.assert_close(torch.compile(mapped)(kappa), function(kappa, 3))
+
     def test_pairwise_kl(self):
         def matrix(views):
             i, j = fit_views(views[:8]), fit_views(views[8:])

@@ -155,6 +155,12 @@ class TestSampling:
         half = VonMisesFisher(loc.bfloat16(), 10.0)
         assert half.sample((2,)).dtype is torch.bfloat16
 
+    def test_a_circle_has_two_sides(self, monkeypatch):
+        distribution = vmf(2, 3.0)
+        monkeypatch.setattr(torch, "randn", torch.zeros)
+        x = distribution.sample((5,))
+        torch.testing.assert_close(x.norm(dim=-1), torch.ones(5, dtype=x.dtype))
+
     def test_no_graph(self):
         loc = direction(5).requires_grad_()
         assert not VonMisesFisher(loc, 3.0).sample().requires_grad
@@ -168,6 +174,14 @@ class TestSampling:
     def test_nan_does_not_hang(self):
         distribution = VonMisesFisher(direction(4), math.nan, validate_args=False)
         assert distribution.sample().isnan().any()
+
+
+def test_samples_that_cancel_are_uniform():
+    samples = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    uniform, other = VonMisesFisher.fit(samples).concentration
+    assert uniform == 0
+    assert other > 0
+    assert VonMisesFisher.fit(samples).sample((3,)).isfinite().all()
 
 
 class TestProtocol:
@@ -207,6 +221,16 @@ class TestProtocol:
         distribution = VonMisesFisher(direction(4).float(), torch.tensor(3.0, dtype=torch.float64))
         assert distribution.loc.dtype is torch.float64
         assert "VonMisesFisher(loc: torch.Size([4])" in repr(distribution)
+
+    @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_directions_in_half_precision_become_unit_vectors(self, half, dtype):
+        loc = direction(128, 6, dtype=torch.float32).to(half)
+        distribution = VonMisesFisher(loc, torch.full((6,), 50.0, dtype=dtype))
+        assert distribution.loc.dtype is dtype
+        torch.testing.assert_close(distribution.loc, normalize(loc.to(dtype), dim=-1))
+        with pytest.raises(ValueError, match="parameter loc"):
+            VonMisesFisher(2 * loc, torch.ones(6))
 
 
 class TestInputs:

@@ -347,6 +347,8 @@ class TestInputs:
             }.items():
                 with pytest.raises(ValueError, match=f"{name} must be .* got {bad}"):
                     divergence(*arguments, good, 8)
+        with pytest.raises(ValueError, match=r"kappa_j must be in \[0, 4\.6.* got 7\.3"):
+            divergence(good, torch.tensor([1.0, 2.0**66]), good, 8)
         for bad in (1.5, -1.5, math.nan):
             with pytest.raises(ValueError, match=rf"cos must be in \[-1, 1\].* got {bad}"):
                 divergence(good, good, torch.tensor([1.0, bad]), 8)

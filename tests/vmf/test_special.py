@@ -215,8 +215,34 @@ class TestValues:
         infinity = torch.tensor(math.inf, dtype=dtype)
         assert log_partition(infinity, p) == math.inf
         assert bessel_ratio(infinity, p) == 1
-        assert bessel_ratio_derivative(infinity, p) < 1e-20
+        assert kappa_minus_log_partition(infinity, p) == math.inf
+        assert one_minus_bessel_ratio(infinity, p) == 0
+        assert bessel_ratio_derivative(infinity, p) == 0
+        assert log_iv(p / 2 - 1, infinity) == math.inf
         assert inverse_bessel_ratio(torch.ones((), dtype=dtype), p) == math.inf
+
+    @pytest.mark.parametrize("p", DIMENSIONS)
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_enormous(self, p, dtype):
+        """Where 1 - A_p = (p - 1) / (2 kappa) to the last digit."""
+        lowest, highest = (14, 38) if dtype is torch.float32 else (22, 306)
+        kappa = torch.logspace(lowest, highest, 200, dtype=dtype).requires_grad_()
+        wide, half = kappa.detach().double(), (p - 1) / 2
+        psi = kappa_minus_log_partition(kappa, p)
+        (slope,) = torch.autograd.grad(psi.sum(), kappa, create_graph=True)
+        (bend,) = torch.autograd.grad(slope.sum(), kappa)
+        start = kappa_minus_log_partition(wide[0], p) - half * wide[0].log()
+        bound = 2e-6 if dtype is torch.float32 else 1e-13
+        tiny = torch.finfo(dtype).tiny
+        for ours, truth in (
+            (psi, start + half * wide.log()),
+            (slope, half / wide),
+            (-bend, half / wide / wide),
+        ):
+            torch.testing.assert_close(ours.double(), truth, rtol=bound, atol=tiny)
+        rest = slope.detach()
+        again = inverse_bessel_ratio(1 - rest, p, one_minus_r=rest)
+        torch.testing.assert_close(again.double(), wide, rtol=bound, atol=0)
 
     def test_closed_form_on_the_sphere(self):
         kappa = torch.linspace(0.5, 40, 50, dtype=torch.float64)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dsf.losses._precision import matmul
+from dsf.precision import matmul
 
 # Logits held at a time: 256 MiB in float32.
 _BLOCK = 2**26

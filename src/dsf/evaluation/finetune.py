@@ -20,8 +20,8 @@ from dsf.evaluation.partial import Partial
 from dsf.evaluation.progress import Progress
 from dsf.evaluation.protocol import Protocol, Result
 from dsf.evaluation.scores import Scores, score
-from dsf.losses._precision import matmul
 from dsf.models import join_batch_norm
+from dsf.precision import matmul
 from dsf.training.schedules import Schedule
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from torch import Tensor
 from dsf.evaluation._samples import accuracy, check_same_space, check_samples, is_among_first
 from dsf.evaluation.protocol import Protocol, Result
 from dsf.evaluation.scores import score
-from dsf.losses._precision import matmul
+from dsf.precision import matmul
 
 if TYPE_CHECKING:
     from dsf.evaluation.subject import Subject

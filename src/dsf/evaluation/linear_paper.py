@@ -18,7 +18,7 @@ from dsf.evaluation.progress import Progress
 from dsf.evaluation.protocol import Protocol, Result, plain
 from dsf.evaluation.scores import score
 from dsf.evaluation.subsets import few_labels
-from dsf.losses._precision import matmul
+from dsf.precision import matmul
 from dsf.training.optimisers import create_optimiser
 from dsf.training.schedules import Schedule
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from dsf.losses._precision import matmul
+from dsf.precision import matmul
 
 # Distances held at a time: 256 MiB in float32.
 _BLOCK = 2**26

@@ -11,7 +11,7 @@ from dsf.evaluation.features import evaluating
 from dsf.evaluation.linear import LinearFast
 from dsf.evaluation.linear_paper import LinearPaper
 from dsf.evaluation.protocol import Protocol, Result
-from dsf.losses._precision import matmul
+from dsf.precision import matmul
 
 if TYPE_CHECKING:
     from dsf.evaluation.subject import Subject

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from dsf import distributed
-from dsf.losses._precision import matmul
 from dsf.losses.contrast import CONTRASTS, OF_EXCESS
 from dsf.losses.queue import Queue
 from dsf.losses.streaming import streaming_logsumexp
+from dsf.precision import matmul, without_autocast
 
 Features = Tensor | Sequence[Tensor]
 InBatch = Literal["both", "cross"]
@@ -59,12 +59,12 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     A matrix of more than 2^26 logits (256 MiB) is computed in pieces and never stored whole,
     forward or backward: on a GPU by a kernel, elsewhere for some negatives at a time. A number as
     ``block_size`` does so at any size, for so many negatives at a time without the kernel; None
-    never does.
+    never does. A parameter as ``temperature`` is learned.
     """
 
     def __init__(
         self,
-        temperature: float,
+        temperature: float | Tensor,
         memory_bank_size: int | Sequence[int],
         gather_distributed: bool,
         contrast: str,
@@ -72,16 +72,16 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         block_size: BlockSize,
     ) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature must be > 0; got {temperature!r}")
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature must be > 0 and finite; got {temperature!r}")
         if contrast not in CONTRASTS:
             raise ValueError(f"contrast must be one of {tuple(CONTRASTS)}; got {contrast!r}")
         if in_batch not in get_args(InBatch):
             raise ValueError(f"in_batch must be one of {get_args(InBatch)}; got {in_batch!r}")
-        if isinstance(block_size, str) and block_size != "auto":
-            raise ValueError(f"block_size must be a number, None or 'auto'; got {block_size!r}")
-        if isinstance(block_size, int) and block_size < 1:
-            raise ValueError(f"block_size must be 'auto', None or at least 1; got {block_size}")
+        if not (block_size is None or block_size == "auto" or is_count(block_size)):
+            raise ValueError(
+                f"block_size must be 'auto', None or an int of at least 1; got {block_size!r}"
+            )
         self.block_size = block_size
         self.temperature = temperature
         self.gather_distributed = gather_distributed
@@ -90,8 +90,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         self.queue: Queue | None = None
         if memory_bank_size != 0:
             sizes = tuple(memory_bank_size) if isinstance(memory_bank_size, Sequence) else ()
-            if len(sizes) != 2:
-                raise ValueError(f"memory_bank_size must be 0 or (K, D); got {memory_bank_size!r}")
+            if len(sizes) != 2 or not all(map(is_count, sizes)):
+                raise ValueError(
+                    "memory_bank_size must be 0 or (K, D), ints of at least 1; "
+                    f"got {memory_bank_size!r}"
+                )
             self.queue = self.make_queue(*sizes)
 
     # What a loss defines.
@@ -162,7 +165,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         """Put keys into the memory bank, if there is one, in training mode."""
         if self.queue is not None and self.training:
             views = as_views("out1", out1)
-            with torch.autocast(views.device.type, enabled=False):
+            with without_autocast(views):
                 self.enqueue(self.queue, self._whole_batch(self.represent(views)))
 
     def _evaluate(
@@ -174,9 +177,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
                 "out0 and out1 must have the same number of samples and the same dimension; "
                 f"got {tuple(views0.shape)} and {tuple(views1.shape)} as (B, m, D)"
             )
-        with torch.autocast(views0.device.type, enabled=False):
+        dtype = torch.promote_types(views0.dtype, views1.dtype)
+        views0, views1 = views0.to(dtype), views1.to(dtype)
+        with without_autocast(views0):
             query, key = self.represent(views0), self.represent(views1)
-            how = self._streaming if self._streams(query) else self._dense
+            how = self._streaming if self._streams(query, key) else self._dense
             loss, similarities = how(query, key)
             diagnostics: Diagnostics = {}
             if diagnose:
@@ -212,37 +217,44 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         first = self._offset(query)
         return torch.arange(first, first + query[0].shape[0], device=query[0].device)
 
-    def _streams(self, query: R) -> bool:
+    def _streams(self, query: R, key: R) -> bool:
         if self.block_size != "auto":
             return self.block_size is not None
-        samples, *views, _ = query[0].shape
-        everywhere = samples * (distributed.world_size() if self.gather_distributed else 1)
+        samples = len(query[0])
+        others = samples * (distributed.world_size() if self.gather_distributed else 1)
         if self.queue is not None:
-            entries = samples * self.queue.size
-        elif self.in_batch == "cross":
-            entries = samples * everywhere
-        else:
-            entries = 4 * samples * everywhere
-        return self.is_product() and entries * math.prod(views) ** 2 > _LARGE
+            others = self.queue.size
+        return self.is_product() and samples * others * self._pairs(query, key) > _LARGE
+
+    def _pairs(self, query: R, key: R) -> int:
+        """How many logits there are of a sample and another."""
+        pairs = math.prod(query[0].shape[1:-1]) * math.prod(key[0].shape[1:-1])
+        return pairs if self.queue is not None or self.in_batch == "cross" else 4 * pairs
 
     # All logits at once.
 
     def _dense(self, query: R, key: R) -> tuple[Tensor, Similarities]:
+        itself: Tensor | None = None
         if self.queue is not None:
             logits, positives = self._against_queue(self.queue, query, key)
         elif self.in_batch == "cross":
             logits, positives = self._against_keys(query, key)
         else:
-            logits, positives = self._against_batch(query, key)
+            logits = self._against_batch(query, key)
+            itself, positives = self._both_columns(query, logits.shape[-1])
+            itself = itself.unsqueeze(-1).expand((*logits.shape[:-1], 1))
+        scaled = logits / self.temperature
+        if itself is not None:  # after the division: -inf has no derivative by the temperature
+            scaled = scaled.scatter(-1, itself, -torch.inf)
 
         def similarities() -> tuple[Tensor, Tensor]:
             column = positives.unsqueeze(-1).expand((*logits.shape[:-1], 1))
             positive = logits.gather(-1, column).squeeze(-1)
-            left_out = logits == -torch.inf
-            negatives = logits.masked_fill(left_out, 0).sum(dim=-1) - positive
-            return positive, negatives / (logits.shape[-1] - 1 - left_out.sum(dim=-1))
+            others = logits if itself is None else logits.scatter(-1, itself, 0)
+            count = logits.shape[-1] - (1 if itself is None else 2)
+            return positive, (others.sum(dim=-1) - positive) / count
 
-        return CONTRASTS[self.contrast](logits / self.temperature, positives), similarities
+        return CONTRASTS[self.contrast](scaled, positives), similarities
 
     def _against_queue(self, queue: Queue, query: R, key: R) -> tuple[Tensor, Tensor]:
         negative = self.logits(query, self._bank(queue, query, key))
@@ -252,17 +264,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     def _against_keys(self, query: R, key: R) -> tuple[Tensor, Tensor]:
         return self.logits(query, self._gathered(key)), self._own_columns(query)
 
-    def _against_batch(self, query: R, key: R) -> tuple[Tensor, Tensor]:
-        logits = self.logits(concatenate(query, key), self._every(query, key))
-        return self.without_self(logits, query)
-
-    def without_self(self, logits: Tensor, query: R) -> tuple[Tensor, Tensor]:
-        """Leave every row's own column out of (..., 2 B, 2 B) logits, and find its positive's."""
-        itself, positives = self._both_columns(query, logits.shape[-1])
-        itself = itself.unsqueeze(-1).expand((*logits.shape[:-1], 1))
-        return logits.scatter(-1, itself, -torch.inf), positives
+    def _against_batch(self, query: R, key: R) -> Tensor:
+        return self.logits(concatenate(query, key), self._every(query, key))
 
     def _both_columns(self, query: R, count: int) -> tuple[Tensor, Tensor]:
+        """Of all 2 B representations, where each one itself is and where its positive is."""
         first = self._own_columns(query)
         second = first + count // 2
         return torch.cat([first, second]), torch.cat([second, first])
@@ -316,6 +322,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
             positive, negative = positive + constant, negative + constant
         result |= {"positive": positive.mean(), "negative": negative.mean()}
         return result | self.statistics(query, key)
+
+
+def is_count(value: object) -> bool:
+    """Whether this is an int of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def as_views(name: str, features: Features) -> Tensor:

@@ -53,8 +53,8 @@ def _split(x, parts, count, SIZE: tl.constexpr):
     inside = place < count
     first, second, third = _three(tl.load(x + place, inside))
     tl.store(parts + place, first, inside)
-    tl.store(parts + count + place, second, inside)
-    tl.store(parts + 2 * count + place, third, inside)
+    tl.store(parts + (place + count), second, inside)
+    tl.store(parts + (place + count + count), third, inside)  # 2 * count may overflow
 
 
 @triton.jit

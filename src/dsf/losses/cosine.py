@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dsf.losses._base import BlockSize, ContrastiveLoss, Factors, InBatch, unit
 from dsf.losses.queue import Queue
+from dsf.precision import matmul
 
 
 class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
@@ -18,7 +19,7 @@ class FeatureAverage(ContrastiveLoss[tuple[Tensor]]):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",
@@ -58,7 +59,7 @@ class CosineLoss(FeatureAverage):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",
@@ -89,7 +90,7 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",
@@ -114,15 +115,15 @@ class LossAverage(ContrastiveLoss[tuple[Tensor]]):
 
     def paired(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
         """Cosines of corresponding samples, (m, m', N)."""
-        return torch.einsum("nld,nkd->lkn", query[0], key[0])
+        return matmul(query[0], key[0].mT).permute(1, 2, 0)
 
     def make_queue(self, size: int, dimension: int) -> Queue:
         """A queue of all views of each key."""
         return Queue(size, features=(self._views, dimension))
 
-    def _against_batch(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Tensor, Tensor]:
+    def _against_batch(self, query: tuple[Tensor], key: tuple[Tensor]) -> Tensor:
         factors, _ = self._batch_factors(query, key)
-        return self.without_self(factors.product(), query)
+        return factors.product()
 
     def _batch_factors(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Factors, Tensor]:
         # A problem a pair (l, l'): the l-th views of out0 and the l'-th of out1 together.

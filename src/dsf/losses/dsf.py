@@ -1,5 +1,6 @@
 """The divergence-based similarity function and the loss over it."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, get_args
@@ -31,6 +32,7 @@ from dsf.vmf import (
     log_partition,
     renyi,
 )
+from dsf.vmf._checks import is_number
 from dsf.vmf.estimate import Estimator
 
 Mode = Literal["paper", "exact", "literal"]
@@ -81,6 +83,8 @@ class DSFSimilarity:
             )
         if divergence != "kl" and mode != "exact":
             raise ValueError(f"divergence {divergence!r} needs mode='exact'; got mode={mode!r}")
+        if not is_number(alpha) or not 0 < alpha < math.inf:
+            raise ValueError(f"alpha must be a finite number > 0; got {alpha!r}")
         if not 0 < shrink <= 1:
             raise ValueError(f"shrink must be in (0, 1]; got {shrink!r}")
         if estimator not in get_args(Estimator):
@@ -201,7 +205,7 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: float | Tensor = 1.0,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         mode: Mode = "paper",

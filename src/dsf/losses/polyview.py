@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dsf.losses._base import BlockSize, InBatch, Similarities
-from dsf.losses._precision import matmul
 from dsf.losses.cosine import LossAverage
 from dsf.losses.streaming import streaming_logsumexp
+from dsf.precision import matmul
 
 Pooling = Literal["arithmetic", "geometric"]
 
@@ -45,7 +45,7 @@ class PolyView(LossAverage):
     def __init__(
         self,
         pooling: Pooling = "geometric",
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         memory_bank_size: int | Sequence[int] = 0,
         gather_distributed: bool = False,
         contrast: str = "infonce",
@@ -59,6 +59,11 @@ class PolyView(LossAverage):
             temperature, memory_bank_size, gather_distributed, contrast, in_batch, views, block_size
         )
         self.pooling = pooling
+
+    def _pairs(self, query: tuple[Tensor], key: tuple[Tensor]) -> int:
+        if self.queue is not None or self.in_batch == "cross":
+            return super()._pairs(query, key)
+        return (query[0].shape[1] + key[0].shape[1]) ** 2
 
     def _dense(self, query: tuple[Tensor], key: tuple[Tensor]) -> tuple[Tensor, Similarities]:
         problem = self._problem(query, key)

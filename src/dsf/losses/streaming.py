@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsf.losses._precision import matmul
+from dsf.precision import matmul
 
 _BLOCK = 2**24  # logits that exist at a time, where nobody says how many: 64 MiB
 _WIDEST = 256  # dimensions that a kernel's tile holds

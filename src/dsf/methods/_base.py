@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dsf.losses import ContrastiveLoss, Diagnostics
 from dsf.models import create_head, feature_dimension
+from dsf.precision import without_autocast
 
 Views = Tensor | Sequence[Tensor]
 
@@ -163,6 +164,6 @@ def head(module: nn.Module, features: Tensor) -> Tensor:
     """A head applied in its own precision."""
     parameter = next(module.parameters(), None)
     dtype = torch.float32 if parameter is None else parameter.dtype
-    with torch.autocast(features.device.type, enabled=False):
+    with without_autocast(features):
         result: Tensor = module(features.to(torch.promote_types(dtype, features.dtype)))
     return result

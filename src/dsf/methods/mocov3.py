@@ -41,11 +41,15 @@ class MoCoV3(MomentumMethod):
         if loss.queue is not None or loss.in_batch != "cross":
             raise ValueError("MoCoV3 takes a loss without a memory bank and with in_batch='cross'")
         super().__init__(encoder, loss, projector, dimension, hidden, momentum, momentum_steps)
+        self._expected = dimension if isinstance(predictor, str) else None
         if isinstance(predictor, str):
             predictor = create_head(predictor, dimension, dimension, hidden)
         self.predictor = predictor
         if scale is None:
-            scale = 1.0 if isinstance(loss, DSFLoss) else 2 * loss.temperature
+            temperature = loss.temperature
+            if isinstance(temperature, Tensor):  # learned, from which the scale must not follow
+                temperature = temperature.item()
+            scale = 1.0 if isinstance(loss, DSFLoss) else 2 * temperature
         self.scale = scale
 
     def compute(self, views: Tensor, diagnose: bool, local: Tensor | None = None) -> MethodOutput:
@@ -65,4 +69,11 @@ class MoCoV3(MomentumMethod):
         return self._heads(encode(self.encoder, images))
 
     def _heads(self, features: Tensor) -> Tensor:
-        return head(self.predictor, head(self.projector, features))
+        projections = head(self.projector, features)
+        width = projections.shape[-1]
+        if self._expected not in (None, width):
+            raise ValueError(
+                f"dimension must be what the projector gives, {width}, for a predictor by name; "
+                f"got {self._expected}"
+            )
+        return head(self.predictor, projections)

@@ -3,7 +3,7 @@
 They know nothing of autograd or of arguments: :mod:`dsf.vmf.special` adds both. Notation: v is the
 order the expansion is taken at, ``e.c`` the steps from there down to nu = p / 2 - 1, x = v / h,
 y = kappa / h and d = h / v - 1 with h = sqrt(kappa^2 + v^2). While compiling, kappa is
-one-dimensional and contiguous.
+one-dimensional.
 """
 
 import math
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from dsf.vmf._debye import Coefficients, Expansion
 
-# kappa^2 must stay finite. From here on A_p = 1 and Phi_p = kappa to the last digit.
+# kappa^2 must stay finite. From here on A_p = 1 and Phi_p = kappa to the last digit, and 1 - A_p,
+# A_p' and A_p'' fall like powers of 1 / kappa.
 # A_p / kappa is 1 / p to the last digit below the smallest.
 LARGEST = {torch.float64: 1e100, torch.float32: 1e15}
 SMALLEST = 1e-15
@@ -21,7 +22,7 @@ SMALLEST = 1e-15
 
 def log_partition(kappa: Tensor, e: Expansion) -> Tensor:
     """Phi_p."""
-    finite = kappa.clamp(max=LARGEST[kappa.dtype])
+    finite, _ = _finite(kappa)
     x, y, d = _geometry(finite, e.v)
     total = e.v * (d - torch.log1p(d / 2)) - 0.5 * torch.log1p(d) + d * x * _horner(e.Q, x)
     if e.steps:
@@ -35,6 +36,7 @@ def log_partition(kappa: Tensor, e: Expansion) -> Tensor:
 
 def kappa_minus_log_partition(kappa: Tensor, e: Expansion) -> Tensor:
     """kappa - Phi_p."""
+    kappa, excess = _finite(kappa)
     x, y, d = _geometry(kappa, e.v)
     # kappa - v d = v (y + 1 - x) / (1 + y), where 1 - x = d x. The logarithms of the steps are
     # paired with v log1p(d / 2), which they cancel for large kappa.
@@ -47,7 +49,7 @@ def kappa_minus_log_partition(kappa: Tensor, e: Expansion) -> Tensor:
             product = _once(kappa * ratio)
             total = total + torch.log1p((half * c - product) / (c + product))
             ratio = kappa / (c + product)
-    return total
+    return total + (_nu(e) + 0.5) * excess.log()
 
 
 def ratio(kappa: Tensor, e: Expansion) -> Tensor:
@@ -63,15 +65,15 @@ def ratio(kappa: Tensor, e: Expansion) -> Tensor:
 
 def one_minus_ratio(kappa: Tensor, e: Expansion) -> Tensor:
     """1 - A_p."""
-    kappa = kappa.clamp(max=LARGEST[kappa.dtype])
+    kappa, excess = _finite(kappa)
     if not e.steps:
         x, y, _ = _geometry(kappa, e.v)
         rest = x * (1 + x + y) / ((1 + x) * (1 + y))
-        return rest + y * x / e.v * (0.5 + x * _horner(e.S, x))
+        return (rest + y * x / e.v * (0.5 + x * _horner(e.S, x))) / excess
     a = _ratio_near(kappa, e)
     # Where A_p > 1/2 kappa is at least half of p, and the deviation is accurate.
     far = kappa.clamp(min=1)
-    return torch.where(a > 0.5, (_nu(e) + 0.5 + _deviation(far, e)) / far, 1 - a)
+    return torch.where(a > 0.5, (_nu(e) + 0.5 + _deviation(far, e)) / far, 1 - a) / excess
 
 
 def for_inversion(kappa: Tensor, e: Expansion) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,20 +94,21 @@ def for_inversion(kappa: Tensor, e: Expansion) -> tuple[Tensor, Tensor, Tensor]:
 
 def derivative(kappa: Tensor, e: Expansion) -> Tensor:
     """A_p'."""
-    kappa = kappa.clamp(max=LARGEST[kappa.dtype])
+    kappa, excess = _finite(kappa)
     if not e.steps:
         x, _, _ = _geometry(kappa, e.v)
-        return _derivative_at_top(x, e)
+        return _derivative_at_top(x, e) / excess / excess
     # Measured: near kappa = p the plain recurrence, whose errors grow with kappa, and the
     # deviations, whose errors fall, are equally good.
     switch = 2 * _nu(e) + 3
     near, far = kappa.clamp(max=switch), kappa.clamp(min=switch)
-    return torch.where(kappa > switch, _derivative_far(far, e), _derivative_near(near, e))
+    slope = torch.where(kappa > switch, _derivative_far(far, e), _derivative_near(near, e))
+    return slope / excess / excess
 
 
 def second_derivative(kappa: Tensor, e: Expansion) -> Tensor:
     """A_p'', in operations that autograd differentiates further."""
-    kappa = kappa.clamp(max=LARGEST[kappa.dtype])
+    kappa, excess = _finite(kappa)
     x, y, _ = _geometry(kappa, e.v)
     bend: Tensor = -(x.pow(3) * y / e.v**2) * ((2 + x) / (1 + x).square() + _horner(e.J, x) / e.v)
     if e.steps:
@@ -117,22 +120,29 @@ def second_derivative(kappa: Tensor, e: Expansion) -> Tensor:
             bend = (-kappa * (2 * slope + kappa * bend) - 2 * turn) / denominator.square()
             slope = _once(numerator / denominator.square())
             ratio = _once(kappa / denominator)
-    return bend
+    return bend / excess / excess / excess
 
 
 def log_iv(x: Tensor, e: Expansion) -> Tensor:
     """log I_nu."""
-    nu = _nu(e)
+    nu, whole = _nu(e), x
     if e.steps:
         power = nu * torch.log(x / 2) if nu else 0.0
         return power - math.lgamma(nu + 1) + log_partition(x, e)
+    x, _ = _finite(x)
     h = _once((x.square() + nu * nu).sqrt())
     tail = _horner(e.D, _once(nu / h)) - 0.5 * torch.log(2 * math.pi * h)
-    return h + nu * torch.log(x / (nu + h)) + tail
+    return h + nu * torch.log(x / (nu + h)) + tail + (whole - x)
 
 
 def _nu(e: Expansion) -> float:
     return e.v - e.steps
+
+
+def _finite(kappa: Tensor) -> tuple[Tensor, Tensor]:
+    """kappa up to the largest, and how many times that it is, at least once."""
+    largest = LARGEST[kappa.dtype]
+    return kappa.clamp(max=largest), (kappa / largest).clamp(min=1)
 
 
 def _geometry(kappa: Tensor, v: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -208,4 +218,4 @@ def _deviation_at_top(x: Tensor, y: Tensor, e: Expansion) -> Tensor:
 def _once(x: Tensor) -> Tensor:
     # Inductor inlines a value into each of its uses. In a recurrence that doubles the code at
     # every step, and compilation takes minutes; it does not inline what a view is taken of.
-    return x.as_strided(x.shape, (1,)) if torch.compiler.is_compiling() else x
+    return x.as_strided(x.shape, x.stride()) if torch.compiler.is_compiling() else x

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
+from torch.nn.functional import normalize
 
 from dsf.vmf._checks import check_dimension, values_are_checked
 from dsf.vmf.divergence import kl_divergence
@@ -18,6 +19,8 @@ from dsf.vmf.special import (
     ratio_over_kappa,
 )
 
+_HALF = (torch.float16, torch.bfloat16)
+
 
 class _UnitVector(constraints.Constraint):
     """Vectors of length 1, up to what their precision can hold."""
@@ -25,12 +28,20 @@ class _UnitVector(constraints.Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Tensor:
-        tolerance = 1e-2 if value.dtype in (torch.float16, torch.bfloat16) else 1e-5
+        tolerance = 1e-2 if value.dtype in _HALF else 1e-5
         length: Tensor = torch.linalg.vector_norm(value, dim=-1)
         return (length - 1).abs() <= tolerance
 
 
 unit_vector = _UnitVector()
+
+
+def _promoted(loc: Tensor, dtype: torch.dtype) -> Tensor:
+    """Unit vectors in a higher precision, of which those of half precision fall short."""
+    wide = loc.to(dtype)
+    if loc.dtype == dtype or loc.dtype not in _HALF:
+        return wide
+    return torch.where(unit_vector.check(loc).unsqueeze(-1), normalize(wide, dim=-1), wide)
 
 
 class VonMisesFisher(Distribution):
@@ -67,7 +78,7 @@ class VonMisesFisher(Distribution):
         p = check_dimension(loc.shape[-1])
         if isinstance(concentration, Tensor):
             dtype = torch.promote_types(loc.dtype, concentration.dtype)
-            loc, concentration = loc.to(dtype), concentration.to(dtype)
+            loc, concentration = _promoted(loc, dtype), concentration.to(dtype)
         else:
             concentration = torch.as_tensor(concentration, dtype=loc.dtype, device=loc.device)
         try:
@@ -85,8 +96,13 @@ class VonMisesFisher(Distribution):
 
     @classmethod
     def fit(cls, samples: Tensor, validate_args: bool | None = None) -> "VonMisesFisher":
-        """The maximum-likelihood distribution of n samples, (..., n, p), normalised if need be."""
+        """The maximum-likelihood distribution of n samples, (..., n, p), normalised if need be.
+
+        Where they cancel it is uniform, with the first axis as ``loc``.
+        """
         loc, _, kappa = fit_views(samples, shrink=1, estimator="mle", validate_args=validate_args)
+        axis = torch.eye(1, loc.shape[-1], dtype=loc.dtype, device=loc.device)[0]
+        loc = torch.where((kappa == 0).unsqueeze(-1), axis, loc)
         return cls(loc, kappa, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "VonMisesFisher":
@@ -168,7 +184,10 @@ class VonMisesFisher(Distribution):
         kappa = self.concentration.to(loc.dtype).expand(shape[:-1])
         t = _sample_one_minus_cos(kappa, self.p)
         normal = torch.randn(*shape[:-1], self.p - 1, dtype=loc.dtype, device=loc.device)
-        around = normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
+        if self.p == 2:  # a normal number may be 0, which is on neither side
+            around = torch.ones_like(normal).copysign(normal)
+        else:
+            around = normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
         sine = (t * (2 - t)).sqrt()
         y = torch.cat([(1 - t).unsqueeze(-1), sine.unsqueeze(-1) * around], dim=-1)
         return _reflect_first_axis_to(loc, y).to(dtype)

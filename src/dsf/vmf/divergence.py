@@ -6,7 +6,8 @@ Every function has two forms under one name:
   ``f(i, j)`` with two :class:`~dsf.vmf.ViewDistribution` of matching shape. The value is
   accurate relative to itself, however close the two distributions are: never negative, and
   exactly 0 at equality. Near equality pass ``one_minus_cos`` = |mu_i - mu_j|^2 / 2 in place of
-  ``cos``, which cannot hold it (two ViewDistributions do so by themselves).
+  ``cos``, which cannot hold it (two ViewDistributions do so by themselves). The error of
+  derivatives by kappa is absolute: a few roundings of A, over |1 - alpha| for Renyi's.
 - *Pairwise*, ``f(i, j, pairwise=True)`` with ViewDistributions of N and M entries: the (N, M)
   matrix, from one matrix product. Its error is absolute, a few roundings of the terms that cancel
   (for KL at most 8 eps (A_i k_i + A_i k_j + Phi_i + Phi_j)), which is what training needs.
@@ -27,6 +28,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor
 
+from dsf.precision import matmul, without_autocast
 from dsf.vmf._bregman import kl, mixture, ratio_difference
 from dsf.vmf._checks import check_dimension, check_range, is_number, together
 from dsf.vmf.estimate import ViewDistribution
@@ -198,8 +200,8 @@ def _pair(
         i, j = _view_distributions(i, j, cos, p, one_minus_cos)
         p = i.p
         if pairwise:
-            with torch.autocast(i.mu.device.type, enabled=False):
-                gap = 1 - i.mu @ j.mu.mT
+            with without_autocast(i.mu):
+                gap = 1 - matmul(i.mu, j.mu.mT)
             return _Pair(i.kappa.unsqueeze(-1), j.kappa.unsqueeze(-2), gap, p, pairwise=True)
         one_minus_cos = 0.5 * (i.mu - j.mu).square().sum(dim=-1)
         i, j = i.kappa, j.kappa
@@ -218,7 +220,7 @@ def _pair(
         k_i, k_j, cos = together(kappa_i=i, kappa_j=j, cos=cos)
         check_range("cos", cos, -1, 1, validate_args, _SLACK)
         gap = 1 - cos
-    largest = torch.finfo(k_i.dtype).max
+    largest = torch.finfo(k_i.dtype).max ** 0.5 / 4  # the squares of sums must be finite
     check_range("kappa_i", k_i, 0, largest, validate_args)
     check_range("kappa_j", k_j, 0, largest, validate_args)
     return _Pair(k_i, k_j, gap, p)
@@ -256,8 +258,8 @@ def _evaluate(
 ) -> Tensor:
     """The stable value with the derivatives of the direct expression.
 
-    Differentiating the stable value would go through quadrature and branches; the direct formula,
-    whose value cancels near equality, has derivatives that do not.
+    Differentiating the stable value would go through quadrature and branches. The derivatives of
+    the direct formula by kappa are differences of A_p, and near equality keep its absolute error.
     """
     if pair.pairwise:
         return direct(pair)
@@ -278,11 +280,11 @@ def _a(kappa: Tensor, p: int) -> Tensor:
 
 
 def _pairwise_kl(i: ViewDistribution, j: ViewDistribution) -> Tensor:
-    with torch.autocast(i.mu.device.type, enabled=False):
+    with without_autocast(i.mu):
         ratio = _a(i.kappa, i.p)
         row = ratio * i.kappa - _phi(i.kappa, i.p)
         column = _phi(j.kappa, j.p)
-        product = (ratio.unsqueeze(-1) * i.mu) @ (j.kappa.unsqueeze(-1) * j.mu).mT
+        product = matmul(ratio.unsqueeze(-1) * i.mu, (j.kappa.unsqueeze(-1) * j.mu).mT)
         return row.unsqueeze(-1) + column.unsqueeze(-2) - product
 
 
