@@ -7,6 +7,7 @@ dimension counts samples, and says what two representations have to do with each
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
@@ -326,7 +327,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
 
 def is_count(value: object) -> bool:
     """Whether this is an int of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def as_views(name: str, features: Features) -> Tensor:

@@ -17,7 +17,7 @@ def numerics(precision: Precision, deterministic: bool, autotune: bool) -> Itera
 
     ``precision="fp32"`` means it: cuDNN would round the factors of convolutions to 10 bits by
     default. With ``"bf16"``, which has 8, products in float32, those of the heads, may round so
-    too; the losses' do not (:mod:`dsf.losses._precision`).
+    too; the losses' do not (:mod:`dsf.precision`).
     """
     cudnn: Any = torch.backends.cudnn
     products: Any = torch.backends.cuda.matmul
