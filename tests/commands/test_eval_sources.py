@@ -19,9 +19,7 @@ def test_weights_that_cannot_be_fetched(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(timm, "create_model", create_model)
     assert call("timm/resnet10t", "--data", "embedded", "--pretrained", "-o", tmp_path) == 1
-    message = (
-        "dsf: the weights of timm/resnet10t are not on this machine and could not be fetched: "
-    )
+    message = "dsf: the weights of timm/resnet10t are not on this machine and could not be fetched"
     assert capsys.readouterr().err == f"{message}: no such file on the Hub\n"
 
 

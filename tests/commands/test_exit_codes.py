@@ -109,7 +109,7 @@ def fail(error):
         (["train", "demo", *TINY], "dsf.training.Loop.run", FileNotFoundError("gone"), 1),
         (["train", "demo", *TINY], "dsf.training.Loop.run", Interrupted("stopped"), 75),
         (["train", "demo", *TINY], "dsf.training.Loop.run", KeyboardInterrupt(), 130),
-        (["train", "demo", *TINY], "dsf.experiments.run._open", PermissionError(13, "no"), 1),
+        (["train", "demo", *TINY], "dsf.experiments.run._make", PermissionError(13, "no"), 1),
         (
             ["eval", "resnet-small", "--data", "embedded"],
             "dsf.evaluation.KNN.evaluate",

@@ -1,7 +1,11 @@
+import dataclasses
+
 import pytest
 import torch
 
 from dsf.data import corruptions
+from dsf.data.sets.imagenette import CLASSES
+from dsf.data.sets.wordnet import readable
 from dsf.evaluation import Corruption, LinearFast, LinearPaper
 from dsf.evaluation.robustness import LinearModel
 
@@ -59,3 +63,17 @@ def test_missing_files(make_subject, tmp_path):
         Corruption(types=TYPES, published=str(tmp_path)).evaluate(make_subject())
     with pytest.raises(ValueError, match="corruption must be one of .*; got 'rain'"):
         Corruption(types=("rain",)).evaluate(make_subject())
+
+
+def test_published_folders_of_wordnet_numbers(make_subject, tmp_path):
+    """A data set knows the words for its classes, ImageNet-C their numbers."""
+    usual = make_subject()
+    task = dataclasses.replace(usual.task, classes=10, names=tuple(readable(CLASSES)))
+    subject = type(usual)(usual.encoder, task)
+    evaluation = Corruption(types=("contrast",), severities=(2,), published=str(tmp_path))
+    for number in CLASSES[:9]:
+        (tmp_path / "contrast" / "2" / number).mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="lacks 1 of 10 classes, the first n03888257"):
+        evaluation.check(subject)
+    (tmp_path / "contrast" / "2" / CLASSES[9]).mkdir()
+    evaluation.check(subject)

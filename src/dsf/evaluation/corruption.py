@@ -66,7 +66,7 @@ def corruption_errors(
         seed: of the corruptions.
         published: the folder of CIFAR-10-C or ImageNet-C, to read the corrupted images from; by
             default they are made from ``images``.
-        classes: the class folders of ImageNet-C in the order of the labels.
+        classes: the classes of ImageNet-C's folders in the order of the labels.
         batch_size: images at a time.
         device: where to corrupt and predict; by default where the images are.
 

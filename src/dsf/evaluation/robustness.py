@@ -90,7 +90,7 @@ class Corruption(Protocol):
 
     def check(self, subject: "Subject") -> None:
         """Look for textures or published images before a model is trained for them."""
-        from dsf.data.corruptions.published import find_published
+        from dsf.data.corruptions.published import class_folders, find_published
         from dsf.data.corruptions.textures import find_textures
 
         if self.published is None:
@@ -99,7 +99,9 @@ class Corruption(Protocol):
             return
         for name in self._types():
             for severity in self.severities:
-                find_published(self.published, name, severity)
+                place = find_published(self.published, name, severity)
+                if place.is_dir():
+                    class_folders(place, subject.task.names or None)
 
     def _types(self) -> tuple[str, ...]:
         from dsf.data.corruptions import CORRUPTIONS

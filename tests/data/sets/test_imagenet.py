@@ -6,6 +6,8 @@ import pytest
 from dsf.cli import main
 from dsf.data import open_store, prepare
 from dsf.data.sets.imagenet import imagenet100_classes
+from dsf.data.sets.imagenette import CLASSES
+from dsf.data.sets.numbers import folders_of_classes
 from dsf.data.sets.wordnet import imagenet_classes, readable
 
 SIDE = 2
@@ -88,3 +90,17 @@ def test_words_that_two_classes_share():
         "crane (n03126707)",
     ]
     assert len(set(readable(imagenet_classes()))) == 1000
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [imagenet_classes(), imagenet100_classes(), list(CLASSES), ["n01443537", "n02124075"]],
+    ids=len,
+)
+def test_folders_of_classes(numbers):
+    words = readable(numbers)
+    there = numbers if len(numbers) < 10 else imagenet_classes()
+    assert folders_of_classes(words, there) == numbers
+    assert folders_of_classes(numbers, there) == numbers
+    assert folders_of_classes(words, words) == words
+    assert folders_of_classes(["cat", "dog"], there) == ["cat", "dog"]

@@ -15,6 +15,7 @@ from torch import Tensor
 from dsf.data.corruptions.apply import check_name, check_severity
 from dsf.data.corruptions.constants import SEVERITIES
 from dsf.data.images import EXTENSIONS, UnreadableImageError, read_square
+from dsf.data.sets.numbers import folders_of_classes
 
 _LABELS = "labels.npy"
 
@@ -55,8 +56,8 @@ def load_published(
         folder: with the files.
         name: of the type, one of ``CORRUPTIONS`` or ``EXTRA``.
         severity: 1 to 5.
-        classes: the class folders of ImageNet-C in the order of the labels, some or all; by
-            default all there are, sorted.
+        classes: the classes of ImageNet-C in the order of the labels, some or all, by the names of
+            their folders or by the words for them; by default all there are, sorted.
         size: the side to which ImageNet-C's images are resized if they have another.
 
     Raises:
@@ -90,6 +91,20 @@ def find_published(folder: Path | str, name: str, severity: int) -> Path:
         f"{folder} lacks {name}: neither {name}.npy (CIFAR-10-C) nor {name}/{severity}/CLASS/ "
         "(ImageNet-C) is there"
     )
+
+
+def class_folders(folder: Path, classes: Sequence[str] | None) -> list[Path]:
+    """The folder of each class, of a type and severity of ImageNet-C."""
+    there = sorted(place.name for place in folder.iterdir() if place.is_dir())
+    if not there:
+        raise FileNotFoundError(f"{folder} has no class folders")
+    names = there if classes is None else folders_of_classes(classes, there)
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} lacks {len(missing)} of {len(names)} classes, the first {missing[0]}"
+        )
+    return [folder / name for name in names]
 
 
 def _arrays(path: Path, severity: int) -> Published:
@@ -129,21 +144,12 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def _pictures(folder: Path, classes: Sequence[str] | None, size: int) -> Published:
-    if classes is None:
-        classes = sorted(place.name for place in folder.iterdir() if place.is_dir())
-        if not classes:
-            raise FileNotFoundError(f"{folder} has no class folders")
-    missing = [name for name in classes if not (folder / name).is_dir()]
-    if missing:
-        raise FileNotFoundError(
-            f"{folder} lacks {len(missing)} of {len(classes)} classes, the first {missing[0]}"
-        )
     paths: list[Path] = []
     labels: list[int] = []
-    for label, name in enumerate(classes):
-        found = sorted(p for p in (folder / name).iterdir() if p.suffix.lower() in EXTENSIONS)
+    for label, place in enumerate(class_folders(folder, classes)):
+        found = sorted(p for p in place.iterdir() if p.suffix.lower() in EXTENSIONS)
         if not found:
-            raise FileNotFoundError(f"{folder / name} has no images")
+            raise FileNotFoundError(f"{place} has no images")
         paths += found
         labels += [label] * len(found)
 
