@@ -27,6 +27,7 @@ ENCODERS = {
     "small": ["encoder.name=resnet-small", "encoder.options={width: 4}"],
     "cifar": ["encoder.name=resnet18", "encoder.options={stem: cifar}"],
     "imagenet": ["encoder.name=resnet18", "encoder.options={}", "views.size=32"],
+    "average": ["encoder.name=resnet18", "encoder.options={avg_down: true}", "views.size=32"],
     "vit": ["encoder.name=mocov3-vit-small", "encoder.options={depth: 2}", *TRANSFORMER],
     "timm": [
         "encoder.name=timm/resnet10t",

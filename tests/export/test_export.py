@@ -62,8 +62,7 @@ def test_the_code_of_the_card_gives_the_features_of_the_run(
     folder, difference = export_run(run, to, tmp_path / "out")
     assert {path.name for path in folder.iterdir()} == FILES[to]
     assert 0 <= difference <= 1e-4
-    size = 8 if kind in ("small", "cifar") else 32  # of their views
-    images = torch.randn(3, 3, size, size)
+    images = torch.randn(3, 3, 32, 32)
     expected = trained_features(run, images)
     assert expected.std(dim=0).max() > 1e-3
     card = (folder / "README.md").read_text()
@@ -117,7 +116,8 @@ def test_from_pretrained(run_of, tmp_path):
     with torch.no_grad():
         assert encoder(images).equal(trained_features(run, images))
     assert encoder.num_features == 512
-    assert encoder.pretrained_cfg["input_size"] == (3, 8, 8)
+    # As evaluations would show them: its views had 8 pixels, the images have 32.
+    assert encoder.pretrained_cfg["input_size"] == (3, 32, 32)
     assert encoder.pretrained_cfg["std"] == (0.2023, 0.1994, 0.2010)
     assert not encoder.training
     assert not any("split" in type(module).__name__.lower() for module in encoder.modules())
@@ -327,7 +327,7 @@ def test_features_that_differ_are_not_exported(run_of, tmp_path, monkeypatch):
     write = to_timm.write_weights
 
     def spoil(folder, weights):
-        write(folder, {n: t + 0.01 if n == "layer4.0.bn2.bias" else t for n, t in weights.items()})
+        write(folder, {n: t + 0.1 if n == "layer4.0.bn2.bias" else t for n, t in weights.items()})
 
     monkeypatch.setattr(to_timm, "write_weights", spoil)
     with pytest.raises(ValueError, match="gives other features than the run's encoder, by 0.0"):
@@ -345,3 +345,25 @@ def test_the_default_folder_and_an_empty_one(run_of, tmp_path):
     (tmp_path / "killed.tmp" / "half").write_text("")
     folder = export_run(run, "timm", tmp_path / "killed").folder
     assert {path.name for path in folder.iterdir()} == FILES["timm"]
+
+
+def test_the_size_is_that_of_evaluations(run_of, tmp_path):
+    run = shutil.copytree(run_of("small"), tmp_path / "run")
+
+    def size(**results):
+        (run / "results.json").write_text(json.dumps(results))
+        return read_source(run).image_size
+
+    def seen(image_size, data="embedded"):
+        return {"protocol": {"image_size": image_size, "data": {"name": data}}}
+
+    assert size() == 32
+    assert size(**{"knn k=5": seen(20), "knn size=16": seen(16)}) == 20
+    assert size(**{"knn size=16": seen(16), "knn@pets": seen(64, "pets")}) == 32
+
+
+def test_an_encoder_that_the_library_cannot_hold(run_of, tmp_path):
+    message = r"torchvision makes has other tensors .*: nothing is exported \(.*ResNet"
+    with pytest.raises(ValueError, match=message):
+        export_run(run_of("average"), "torchvision", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []

@@ -140,6 +140,7 @@ class TestMoCoV3Transformer:
         (lambda: create_encoder("torchvision/fcn_resnet50"), "no classifier 'fcn_resnet50'"),
         (lambda: create_encoder("torchvision/squeezenet1_0"), "does not end in a linear"),
         (lambda: create_encoder("resnet18", stme="cifar"), "'resnet18' does not take.*'stme'"),
+        (lambda: create_encoder("mocov3-vit-small", num_heads=5), "does not take these options"),
         (lambda: create_encoder("resnet18", stem="mnist"), "stem must be one of.*got 'mnist'"),
         (lambda: create_encoder("mocov3-vit-small", image_size=40), "multiple of.*got 40"),
         (lambda: sine_cosine_positions(2, 2, 6), "multiple of 4; got 6"),

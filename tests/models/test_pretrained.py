@@ -80,6 +80,12 @@ def test_errors(folder, tmp_path):
             "model.safetensors does not belong to its config.json",
         ),
         ({"encoder": {"name": "resnet19", "options": {}}}, "encoder must be one of"),
+        ({"encoder": {"name": "timm/hf-hub:a/b", "options": {}}}, "must not be fetched; got 'timm"),
+        ({"encoder": {"name": "resnet-small"}}, "dsf must have an encoder with name and options"),
+        ({"encoder": "resnet-small"}, "dsf must have an encoder with name and options"),
+        ({"image_size": None}, "dsf must have .* image_size, mean and std"),
+        ({"mean": 3}, "dsf must have .* image_size, mean and std"),
+        ({"std": [1.0]}, "dsf must have .* image_size, mean and std"),
     ],
 )
 def test_a_wrong_config(folder, values, message):

@@ -178,9 +178,18 @@ def usual_size(encoder: nn.Module, task: Task, seen: int) -> int | None:
     """
     if has_own_size(encoder):
         return None
-    stored = task.train.image_size[0]
-    small = max(stored, seen) <= SMALL and not task.train.squashed
-    return stored if small else seen
+    return shown_size(task.train.image_size[0], task.train.squashed, seen)
+
+
+def shown_size(stored: int, squashed: bool, seen: int) -> int:
+    """The side of the images that a network without one of its own is shown.
+
+    Args:
+        stored: that of the stored images.
+        squashed: whether they had other proportions.
+        seen: that of the views it was trained on.
+    """
+    return stored if max(stored, seen) <= SMALL and not squashed else seen
 
 
 def load_run(folder: Path | str, device: str = "auto") -> tuple[Settings, Method, Path]:

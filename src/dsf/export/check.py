@@ -26,7 +26,13 @@ def check(source: Source, loadings: list[Loading]) -> float:
     for loading in loadings:
         if not loading.installed:
             continue
-        encode = loading.load()
+        try:
+            encode = loading.load()
+        except RuntimeError as error:
+            raise ValueError(
+                f"what {loading.library} makes has other tensors than the run's encoder: nothing "
+                f"is exported ({str(error).splitlines()[0]})"
+            ) from error
         found = torch.cat([encode(part) for part in images.split(_BATCHES)])
         worst = max(worst, _difference(loading.library, found, expected))
     return worst

@@ -10,10 +10,11 @@ from dsf.data.files import read_json
 from dsf.data.folder import PREFIX
 from dsf.experiments import build
 from dsf.experiments.page import read_run
+from dsf.experiments.page.run import as_mapping
 from dsf.experiments.run import CONFIG, ENVIRONMENT, RESULTS
 from dsf.experiments.settings import Settings
 from dsf.experiments.sources import has_own_size
-from dsf.experiments.subjects import load_run
+from dsf.experiments.subjects import load_run, shown_size
 from dsf.experiments.unfinished import unfinished
 from dsf.models import create_encoder, feature_dimension
 from dsf.models.pretrained import FETCHING, FORMAT
@@ -165,10 +166,24 @@ def _results(run: Path, digest: str) -> dict[str, dict[str, Any]]:
 
 
 def _image_size(settings: Settings, encoder: nn.Module, results: dict[str, dict[str, Any]]) -> int:
-    """That of the encoder, or else that it was evaluated with on its own data, or trained with."""
+    """That of the encoder, or else that it is evaluated with on its own data."""
     if has_own_size(encoder):
         side: int = encoder.patch_embed.img_size[0]  # type: ignore[union-attr, index, assignment]
         return side
-    evaluated = (results.get(name, {}).get("protocol", {}) for name in ("knn", "linear"))
-    sizes = [protocol["image_size"] for protocol in evaluated if "image_size" in protocol]
-    return int(settings.data.evaluation_size or (sizes or [settings.views.size])[0])
+    data = settings.data
+    if data.evaluation_size:
+        return data.evaluation_size
+    protocols = (
+        as_mapping(entry.get("protocol"))
+        for name, entry in results.items()
+        if "size=" not in name  # which was asked for
+    )
+    for found in protocols:
+        if "image_size" in found and as_mapping(found.get("data")).get("name") == data.name:
+            return int(found["image_size"])
+    try:
+        split = build.load_split(settings, data.split)
+    except (OSError, ValueError):  # it is not on this machine
+        return settings.views.size
+    squashed = split.sizes() is not None
+    return shown_size(split.image_size, squashed, settings.views.size)

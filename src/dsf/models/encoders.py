@@ -38,7 +38,7 @@ def create_encoder(name: str, **options: Any) -> nn.Module:
         raise ValueError(f"encoder must be one of {tuple(ENCODERS)}, {libraries}; got {name!r}")
     try:
         return make(**options)
-    except TypeError as error:
+    except (TypeError, AssertionError) as error:
         raise ValueError(f"encoder {name!r} does not take these options: {error}") from error
 
 

@@ -97,9 +97,22 @@ def _section(folder: Path) -> dict[str, Any]:
             f"{folder / CONFIG}: {SECTION}.format must be {FORMAT}; got {section.get('format')!r}. "
             "Use the version of dsf that wrote it"
         )
-    for option in FETCHING:
-        if option in section["encoder"]["options"]:
-            raise ValueError(f"{folder / CONFIG}: the encoder must not take the option {option!r}")
+    try:
+        name, options = section["encoder"]["name"], section["encoder"]["options"]
+        fetching = [option for option in FETCHING if option in options]
+        whole = isinstance(name, str) and isinstance(section["image_size"], int)
+        whole = whole and len(section["mean"]) == len(section["std"]) == 3
+    except (KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"{folder / CONFIG}: {SECTION} must have an encoder with name and options, "
+            "image_size, mean and std"
+        )
+    if fetching:
+        raise ValueError(f"{folder / CONFIG}: the encoder must not take the option {fetching[0]!r}")
+    if ":" in name:
+        raise ValueError(f"{folder / CONFIG}: the encoder must not be fetched; got {name!r}")
     return section
 
 

@@ -15,7 +15,8 @@ def page(folder, lack, pictures=None, **results):
     """A run with these results alone, and with no kNN on the way."""
     write_run(folder, lines=[])
     (folder / "results.json").write_text(json.dumps(results))
-    return read(make_page("title", "lead", {"run": read_run(folder)}, pictures, {"run": lack}).html)
+    lacks = None if lack is None else {"run": lack}
+    return read(make_page("title", "lead", {"run": read_run(folder)}, pictures, lacks).html)
 
 
 @pytest.mark.parametrize(
@@ -138,3 +139,31 @@ def test_pictures_of_images_that_changed(tmp_path):
     pictures = make_pictures(changed={"run": text}, galleries=(), no_features={"run": "Left out."})
     tree = page(tmp_path, Lack("folder:photos"), pictures)
     assert notes(section(tree, "maps")) == ["Left out."]
+
+
+def corrupted(mce):
+    return {"mce": mce, "clean_error": 0.1, "details": {"by_type": {"fog": mce}}}
+
+
+def test_the_usual_evaluation_of_corruption_is_shown(tmp_path):
+    fewer = "corruption severities=5"
+    tree = page(tmp_path / "one", None, **{fewer: corrupted(0.7), "corruption": corrupted(0.3)})
+    text = section(tree, "corruption").text
+    assert "Mean error 30.0 %" in text
+    assert "70.0 %" not in text
+    tree = page(tmp_path / "two", None, **{fewer: corrupted(0.7)})
+    text = section(tree, "corruption").text
+    assert "Mean error 70.0 %" in text
+    assert "This is corruption, severities=5." in text
+
+
+def test_unlike_evaluations_of_corruption_are_not_compared(tmp_path):
+    results = {"one": {"corruption severities=5": corrupted(0.7)}}
+    results["two"] = {"corruption severities=5": corrupted(0.8), "corruption": corrupted(0.3)}
+    for name, content in results.items():
+        (write_run(tmp_path / name) / "results.json").write_text(json.dumps(content))
+    runs = {name: read_run(tmp_path / name) for name in results}
+    part = section(read(make_page("title", "lead", runs).html), "corruption")
+    assert "Two: mean error 30.0 %" in part.text
+    assert "70.0 %" not in part.text
+    assert notes(part) == ["one: not measured: dsf eval RUN corruption measures them."]

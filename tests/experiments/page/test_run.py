@@ -72,3 +72,19 @@ def test_values_that_are_no_numbers(tmp_path):
 def test_no_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="is no run folder"):
         read_run(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("views", "count"),
+    [
+        ("{count: 8}", 8),
+        ("{count: 4, local: {count: 6}}", 10),
+        ("{count: 4, local: {count: x}}", 4),
+        ("{count: 4, local: 3}", 4),
+        ("8", math.nan),
+    ],
+)
+def test_views_of_an_image(tmp_path, views, count):
+    write_run(tmp_path)
+    (tmp_path / "config.yaml").write_text(f"views: {views}\n")
+    assert read_run(tmp_path).views == pytest.approx(count, nan_ok=True)

@@ -111,7 +111,7 @@ def _summary(run: Run) -> tuple[object, ...]:
     epochs: str = DASH if math.isnan(wanted) else f"{wanted:g}"
     if run.metrics and run.reached < wanted:
         epochs = f"{run.reached:g} of {epochs}"
-    views = as_mapping(run.config.get("views")).get("count", DASH)
+    views = f"{run.views:g}" if math.isfinite(run.views) else DASH
     return (
         named("data"),
         run.config.get("method", DASH),

@@ -68,9 +68,8 @@ def _cost(run: Run) -> dict[str, object]:
     if speeds:
         speed = statistics.median(speeds)
         values["images a second, median"] = number(speed)
-        views = as_float(as_mapping(run.config.get("views")).get("count"))
-        if math.isfinite(views):
-            values["views a second"] = number(speed * views)
+        if math.isfinite(run.views):
+            values["views a second"] = number(speed * run.views)
     return values
 
 

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from dsf.experiments.page.numbers import number, percent
 from dsf.experiments.page.run import Run, Runs, as_float, as_mapping, slug, whose
 from dsf.experiments.page.tables import DASH, table
 
+_CORRUPTION = "corruption"
 _KAPPA = "\N{GREEK SMALL LETTER KAPPA}"
 _GEOMETRY = {
     "alignment": "mean squared distance of the views of an image: lower is closer",
@@ -34,10 +36,12 @@ _OF_KAPPA = {
 def corruption_section(runs: Runs, figures: Figures, lacks: Mapping[str, Lack]) -> Markup:
     """Errors by kind of corruption; ``lacks`` is what data sets lack, by label."""
     heading = "Corrupted images"
+    shown = _corruption(runs)
+    entries = {label: as_mapping(run.results.get(shown)) for label, run in runs.items()}
     values: dict[str, dict[str, float]] = {}
     measured = []
-    for label, run in runs.items():
-        details = as_mapping(_corruption(run).get("details"))
+    for label, entry in entries.items():
+        details = as_mapping(entry.get("details"))
         by_type = as_mapping(details.get("by_type"))
         found = {name.replace("_", " "): 100 * as_float(v) for name, v in by_type.items()}
         values[label] = found
@@ -50,8 +54,8 @@ def corruption_section(runs: Runs, figures: Figures, lacks: Mapping[str, Lack]) 
         texts = {label: f"{missing}: {text}" for label, text in how.items()}
         return section("corruption", heading, *notes(texts))
     means = "; ".join(
-        f"{whose(runs, label)}mean error {percent(as_float(_corruption(runs[label]).get('mce')))}, "
-        f"without corruption {percent(as_float(_corruption(runs[label]).get('clean_error')))}"
+        f"{whose(runs, label)}mean error {percent(as_float(entries[label].get('mce')))}, "
+        f"without corruption {percent(as_float(entries[label].get('clean_error')))}"
         for label in measured
     )
     chart = bar_chart("corruption", heading, f"{means}.", values, "error, per cent", " %")
@@ -59,6 +63,8 @@ def corruption_section(runs: Runs, figures: Figures, lacks: Mapping[str, Lack]) 
         "How many test images a linear classifier, trained on clean ones, gets wrong once they "
         "are corrupted; the mean over severities. Lower is better."
     )
+    if shown != _CORRUPTION:
+        text += f" This is {title(shown)}."
     without = (note(f"{label}: not measured: {text}") for label, text in how.items())
     picture = figure(figures.draw(chart), f"{means[:1].upper()}{means[1:]}.")
     return section("corruption", heading, tag("p", text), picture, *without)
@@ -172,10 +178,11 @@ def _over_severity(values: Sequence[float]) -> list[Point]:
     return [(float(severity), value) for severity, value in enumerate(values)]
 
 
-def _corruption(run: Run) -> Mapping[str, Any]:
-    """The usual evaluation, or else the first that differs from it."""
-    names = (name for name in run.results if name.split()[:1] == ["corruption"])
-    return as_mapping(run.results.get(next(names, "corruption")))
+def _corruption(runs: Runs) -> str:
+    """The evaluation to show of all runs: the usual one, or else what most of them have."""
+    every = [name for run in runs.values() for name in run.results]
+    found = Counter(name for name in every if name.split()[:1] == [_CORRUPTION])
+    return _CORRUPTION if _CORRUPTION in found or not found else found.most_common(1)[0][0]
 
 
 def _confusion(run: Run) -> tuple[str, list[list[int]]] | None:

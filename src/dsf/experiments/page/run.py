@@ -52,6 +52,13 @@ class Run:
         ]
 
     @property
+    def views(self) -> float:
+        """The views of an image, local ones too."""
+        views = as_mapping(self.config.get("views"))
+        local = as_float(as_mapping(views.get("local")).get("count", 0))
+        return as_float(views.get("count")) + (local if math.isfinite(local) else 0)
+
+    @property
     def reached(self) -> float:
         """The last epoch that was finished."""
         return max((x for x, _ in self.series("epoch", "epoch") if math.isfinite(x)), default=0.0)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from dsf.models.foreign.names import (
@@ -146,6 +147,10 @@ def _tensors(content: Any, where: str) -> dict[str, Tensor]:
         raise ValueError(
             f"{where} holds no tensors by name, nor in {', '.join(_CONTAINERS)}; it has {entries}"
         )
+    for name, value in found.items():
+        odd = value.is_complex() or value.is_quantized or value.is_meta
+        if odd or value.layout != torch.strided:
+            raise ValueError(f"{where}: {name} must be a dense tensor of real numbers")
     for wrapper in _WRAPPERS * 2:
         if all(name.startswith(wrapper) for name in found):
             found = {name.removeprefix(wrapper): tensor for name, tensor in found.items()}

@@ -61,16 +61,23 @@ def load_foreign(path: str | Path, options: Mapping[str, Any] | None = None) -> 
     path, chosen = Path(path), dict(options or {})
     for option in chosen.keys() - set(_OPTIONS):
         raise ValueError(f"options of a checkpoint are {', '.join(_OPTIONS)}; got {option!r}")
+    heads = chosen.get("num_heads")
+    if not (heads is None or (type(heads) is int and heads > 0)):
+        raise ValueError(f"num_heads must be an int of at least 1; got {heads!r}")
     kind, weights, first_relu = recognise(read(path), str(path))
     try:
         if "encoder" in chosen:
             name, made_with = str(chosen["encoder"]), {}
-            if "num_heads" in chosen:
-                made_with = {"num_heads": chosen["num_heads"]}
+            if heads is not None:
+                made_with = {"num_heads": heads}
         else:
-            name, made_with = describe_encoder(kind, weights, chosen.get("num_heads"))
+            name, made_with = describe_encoder(kind, weights, heads)
         encoder = create_encoder(name, **made_with)
         _fill(encoder, weights)
+    except IndexError as error:
+        raise ValueError(
+            f"{path}, a checkpoint of {kind.name}: its tensors have shapes of no encoder"
+        ) from error
     except ValueError as error:
         raise ValueError(f"{path}, a checkpoint of {kind.name}: {error}") from error
     small = has_small_stem(weights)
@@ -115,7 +122,7 @@ def read(path: Path) -> Any:
             f"{path} holds more than tensors and plain values, which is not read, since it would "
             f"run code ({asked[1]}): keep its state_dict alone, by torch.save or safetensors"
         ) from None
-    except (EOFError, KeyError, RuntimeError):
+    except Exception:  # a damaged one fails in any way
         raise ValueError(f"{path} is not a file of torch.save, or damaged") from None
 
 
