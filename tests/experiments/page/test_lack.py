@@ -154,7 +154,7 @@ def test_the_usual_evaluation_of_corruption_is_shown(tmp_path):
     tree = page(tmp_path / "two", None, **{fewer: corrupted(0.7)})
     text = section(tree, "corruption").text
     assert "Mean error 70.0 %" in text
-    assert "This is corruption, severities=5." in text
+    assert "Shown is the error on corrupted images, severities=5." in text
 
 
 def test_unlike_evaluations_of_corruption_are_not_compared(tmp_path):

@@ -64,7 +64,7 @@ def corruption_section(runs: Runs, figures: Figures, lacks: Mapping[str, Lack]) 
         "are corrupted; the mean over severities. Lower is better."
     )
     if shown != _CORRUPTION:
-        text += f" This is {title(shown)}."
+        text += f" Shown is the {title(shown)}."
     without = (note(f"{label}: not measured: {text}") for label, text in how.items())
     picture = figure(figures.draw(chart), f"{means[:1].upper()}{means[1:]}.")
     return section("corruption", heading, tag("p", text), picture, *without)
