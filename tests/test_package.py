@@ -1,3 +1,4 @@
+import ast
 import re
 import subprocess
 import sys
@@ -22,6 +23,29 @@ def test_readme_example_prints_what_the_readme_says():
     assert len(first.strip().splitlines()) <= 10 + 1  # a blank line after the imports
     for code in others:
         subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_each_part_imports_only_from_those_before_it():
+    text = (ROOT / "docs/design.md").read_text()
+    order = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    folders = {path.parent.name for path in (ROOT / "src/dsf").glob("*/__init__.py")}
+    assert folders - set(order) == {"commands"}  # those of the command line come last
+    for part in order:
+        for path in (ROOT / "src/dsf" / part).rglob("*.py"):
+            for name in _imported(path):
+                words = [*name.split("."), ""]
+                later = [*order[order.index(part) + 1 :], "commands", "cli"]
+                assert words[0] != "dsf" or words[1] not in later, f"{path} imports {name}"
+
+
+def _imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "dsf":
+            yield from (f"dsf.{name.name}" for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
 
 
 def test_version_and_type_marker():

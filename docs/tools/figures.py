@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from dsf.data import EpochSampler, Split, load
 from dsf.data.augment import RECIPES, Recipe, Views
-from dsf.data.files import write_file
 from dsf.data.sheet import view_sheet
 from dsf.experiments.page.chart import Series, line_chart
 from dsf.experiments.page.pictures import encoded
 from dsf.experiments.page.vega import COLOURS, SHAPES, Chart, legend_of, svg
+from dsf.files import write_file
 from dsf.losses import DSFSimilarity
 from dsf.vmf import VonMisesFisher, fit_views, kl_divergence, log_normalizer
 

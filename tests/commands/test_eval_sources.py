@@ -3,7 +3,7 @@
 import pytest
 
 from dsf.cli import main
-from dsf.data.files import read_json
+from dsf.files import read_json
 
 
 def call(*arguments):

@@ -8,8 +8,8 @@ import pytest
 import tiny_plan
 
 from dsf.cli import main
-from dsf.data.files import read_json
 from dsf.experiments.build import load_split
+from dsf.files import read_json
 
 
 @pytest.fixture

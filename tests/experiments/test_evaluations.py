@@ -5,9 +5,9 @@ import torch
 
 from dsf.cli import main
 from dsf.data import Split, load
-from dsf.data.files import read_json, write_json
 from dsf.evaluation import Finetune, extract, knn
 from dsf.experiments import Choices, evaluate, load_recipe, load_run, train
+from dsf.files import read_json, write_json
 from dsf.random import some
 
 MONITOR = ["knn.every=1", "knn.k=20"]

@@ -116,7 +116,7 @@ def test_a_recorded_step_gives_the_same_numbers(tmp_path):
 
 
 def test_evaluation_and_memory(tmp_path):
-    from dsf.data.files import read_json
+    from dsf.files import read_json
 
     folder = train(tiny.settings(*ON_GPU, "knn.every=1", "knn.k=20"), tmp_path / "run", show=False)
     assert len(tiny.lines(folder, "knn")) == 3

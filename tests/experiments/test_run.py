@@ -7,8 +7,8 @@ import torch
 import yaml
 
 from dsf.cli import main
-from dsf.data.files import read_json
 from dsf.experiments import build, load_recipe, train
+from dsf.files import read_json
 from dsf.training import Interrupted, NonFiniteLossError
 from dsf.training.loop import Loop
 

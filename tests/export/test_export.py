@@ -13,14 +13,14 @@ from PIL import Image
 from safetensors import safe_open
 
 import dsf
-from dsf.data.files import read_json
 from dsf.evaluation import LabelledImages
 from dsf.evaluation.fixed_view import FixedView
 from dsf.experiments import evaluate, load_run
+from dsf.experiments.exported import read_source
 from dsf.export import export_run, to_timm
 from dsf.export.card import model_card
 from dsf.export.export import TARGETS
-from dsf.export.source import read_source
+from dsf.files import read_json
 
 # Who loads which, and by which libraries the card says so.
 CASES = [

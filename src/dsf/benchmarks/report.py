@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from dsf.allocator import keep_freed_memory
-from dsf.data.files import write_json
+from dsf.files import write_json
 from dsf.training.environment import source_commit
 
 Report = dict[str, Any]

@@ -67,9 +67,9 @@ def _bench(options: argparse.Namespace) -> None:
 def _step(options: argparse.Namespace) -> None:
     import torch
 
-    from dsf.data.files import write_json
     from dsf.experiments import build, load_recipe
     from dsf.experiments.cost import step_costs
+    from dsf.files import write_json
     from dsf.training.environment import environment
 
     on_gpu = torch.cuda.is_available()

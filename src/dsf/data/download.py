@@ -9,7 +9,7 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from dsf.data import files
+from dsf import files
 from dsf.data.progress import Progress
 
 _TIMEOUT = 60

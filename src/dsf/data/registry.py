@@ -14,7 +14,6 @@ from pathlib import Path
 from dsf.data import embedded, writer
 from dsf.data.cifar import CIFAR10, CIFAR100
 from dsf.data.fashion import FASHION_MNIST
-from dsf.data.files import read_json
 from dsf.data.folder import PREFIX, folder_data_set, folder_path, missing
 from dsf.data.layout import data_root
 from dsf.data.progress import Progress
@@ -22,6 +21,7 @@ from dsf.data.sets import SETS
 from dsf.data.source import DataSet, Request, fixed_size
 from dsf.data.split import Split
 from dsf.data.store import MANIFEST, Store, is_store
+from dsf.files import read_json
 
 if sys.platform != "win32":
     import fcntl

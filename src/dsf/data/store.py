@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsf.data import files
+from dsf import files
 from dsf.data.source import Advance, Content, LeftOut
 from dsf.data.split import Split
 

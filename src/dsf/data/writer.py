@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsf.data import files
+from dsf import files
 from dsf.data.progress import Progress
 from dsf.data.source import Chunk, LeftOut, Source, labels_hash
 from dsf.data.store import FORMAT, MANIFEST, file_names

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dsf.data.files import read_json, write_json
+from dsf.files import read_json, write_json
 
 
 class Partial:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dsf.data.files import write_file
 from dsf.evaluation import KNN, LinearFast, Subject
 from dsf.experiments import build
 from dsf.experiments.evaluations import Evaluator
@@ -17,6 +16,7 @@ from dsf.experiments.recipe import load_recipe
 from dsf.experiments.run import CONFIG, RESULTS, train, write_results
 from dsf.experiments.settings import Settings
 from dsf.experiments.subjects import about_run, load_run
+from dsf.files import write_file
 
 RECIPE = "demo"
 PAGE = "report.html"

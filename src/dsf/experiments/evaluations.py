@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from dsf.data.files import read_json
 from dsf.data.stale import stale_note
 from dsf.evaluation import (
     KNN,
@@ -35,6 +34,7 @@ from dsf.experiments.subjects import (
     settings_task,
 )
 from dsf.experiments.unfinished import unfinished_note
+from dsf.files import read_json
 from dsf.methods import Method
 from dsf.training.environment import environment
 from dsf.training.numerics import Precision, numerics

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dsf.data.files import write_file
 from dsf.experiments import build
 from dsf.experiments.looks import left_out, look_at_runs
 from dsf.experiments.page import Lack, make_page, read_runs
 from dsf.experiments.run import labelled
 from dsf.experiments.subjects import choose_device, how_to_split, run_settings
 from dsf.experiments.unfinished import unfinished_note
+from dsf.files import write_file
 
 PAGE = "report.html"
 

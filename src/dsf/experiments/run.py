@@ -11,12 +11,12 @@ import torch
 
 from dsf import distributed
 from dsf.data import Split
-from dsf.data.files import locked, read_json, write_file, write_json
 from dsf.experiments import build
 from dsf.experiments.monitor import KNNMonitor
 from dsf.experiments.notes import notes
 from dsf.experiments.recipe import dump, load_recipe
 from dsf.experiments.settings import AUTO, Settings, check_batch
+from dsf.files import locked, read_json, write_file, write_json
 from dsf.training import Callback, Checkpoints, Loop, MetricsFile, Plan
 from dsf.training.checkpoints import Loaded
 from dsf.training.display import display

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from dsf.data.files import read_json
 from dsf.experiments.nearby import run_hint
+from dsf.files import read_json
 from dsf.models import ENCODERS, create_encoder
 from dsf.models.foreign import SUFFIXES, load_foreign
 from dsf.models.pretrained import CONFIG, WEIGHTS, from_pretrained, is_exported

@@ -11,7 +11,6 @@ from torch import nn
 from dsf.data import Split, Store, load, open_store
 from dsf.data.batches import room
 from dsf.data.embedded import counts as embedded_counts
-from dsf.data.files import read_json
 from dsf.data.folder import PREFIX
 from dsf.data.registry import EMBEDDED, SeveralSizesError, find
 from dsf.data.source import Content, content_hash
@@ -22,6 +21,7 @@ from dsf.experiments import build
 from dsf.experiments.nearby import run_hint
 from dsf.experiments.settings import Settings
 from dsf.experiments.sources import find_encoder, has_own_size, weights_hash
+from dsf.files import read_json
 from dsf.methods import Method
 from dsf.random import some
 from dsf.training.checkpoints import Checkpoints, load_module

@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 from shlex import quote
 
-from dsf.data.files import read_json
 from dsf.experiments.page.run import Run, as_float, as_mapping
+from dsf.files import read_json
 from dsf.training import Checkpoints
 from dsf.training.checkpoints import STATE
 

@@ -9,8 +9,8 @@ import dsf
 from dsf.data.registry import EMBEDDED
 from dsf.evaluation import Geometry
 from dsf.experiments.evaluations import shown_numbers, told_numbers
+from dsf.experiments.exported import Source
 from dsf.experiments.page.changed import image_notes
-from dsf.export.source import Source
 from dsf.export.target import Loading, Target
 
 _UNTRAINED = "untrained-"

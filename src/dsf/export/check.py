@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from dsf.data.embedded import load
-from dsf.export.source import Source
+from dsf.experiments.exported import Source
 from dsf.export.target import Loading
 
 TOLERANCE = 1e-4

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from dsf.data.files import TEMPORARY, sync_folder, write_file
+from dsf.experiments.exported import read_source
 from dsf.experiments.page import read_run
 from dsf.experiments.unfinished import unfinished_note
 from dsf.export.card import model_card
 from dsf.export.check import check
 from dsf.export.push import log_in, push
-from dsf.export.source import read_source
 from dsf.export.target import Target
 from dsf.export.to_huggingface import HuggingFace
 from dsf.export.to_onnx import ONNX
 from dsf.export.to_timm import Timm
 from dsf.export.to_torchvision import Torchvision
+from dsf.files import TEMPORARY, sync_folder, write_file
 
 CARD = "README.md"
 TARGETS: dict[str, Target] = {

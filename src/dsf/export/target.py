@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from dsf.data.files import write_file
-from dsf.export.source import Source
+from dsf.experiments.exported import Source
+from dsf.files import write_file
 from dsf.models.pretrained import WEIGHTS
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from dsf.data.files import write_json
-from dsf.export.source import Source
+from dsf.experiments.exported import Source
 from dsf.export.target import Loading, Target, literal, write_weights
 from dsf.export.to_timm import LOCAL, by_name, find_model, make_config
+from dsf.files import write_json
 from dsf.models.pretrained import CONFIG, SECTION
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from dsf.export.source import Source
+from dsf.experiments.exported import Source
 from dsf.export.target import Loading, Target, literal
 
 MODEL = "model.onnx"

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from dsf.data.files import write_json
-from dsf.export.source import Source
+from dsf.experiments.exported import Source
 from dsf.export.target import Loading, Target, arguments, cifar_stem, literal, write_weights
+from dsf.files import write_json
 from dsf.models.pretrained import CONFIG, SECTION, WEIGHTS
 
 _TRANSFORMERS = {

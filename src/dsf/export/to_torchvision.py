@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from dsf.export.source import Source
+from dsf.experiments.exported import Source
 from dsf.export.target import Loading, Target, arguments, cifar_stem, literal, write_weights
 from dsf.models.foreign.names import to_torchvision_transformer
 from dsf.models.pretrained import WEIGHTS

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dsf.files import read_json, sha256
 from dsf.models.encoders import create_encoder
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -58,7 +59,7 @@ def from_pretrained(source: str | Path, *, revision: str | None = None) -> nn.Mo
 def is_exported(folder: Path) -> bool:
     """Whether a folder holds an encoder that ``from_pretrained`` reads."""
     try:
-        return SECTION in _read(folder / CONFIG)
+        return SECTION in read_json(folder / CONFIG)
     except (OSError, ValueError):
         return False
 
@@ -89,7 +90,7 @@ def _section(folder: Path) -> dict[str, Any]:
     """What config.json says of the encoder."""
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {CONFIG}")
-    section = _read(folder / CONFIG).get(SECTION)
+    section = read_json(folder / CONFIG).get(SECTION)
     if not isinstance(section, dict):
         raise ValueError(f"{folder / CONFIG} was not written by dsf: it has no {SECTION!r}")
     if section.get("format") != FORMAT:
@@ -116,20 +117,13 @@ def _section(folder: Path) -> dict[str, Any]:
     return section
 
 
-def _read(path: Path) -> dict[str, Any]:
-    # Not above: encoders are imported without all that reads data sets.
-    from dsf.data.files import read_json
-
-    return read_json(path)
-
-
 def _files(folder: Path, checksums: Mapping[str, str]) -> list[Path]:
     """The files of the weights, whole as far as their checksums are known."""
     names = {WEIGHTS}
     if not (folder / WEIGHTS).is_file():
         if not (folder / INDEX).is_file():
             raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {WEIGHTS}")
-        names = set(_read(folder / INDEX).get("weight_map", {}).values())
+        names = set(read_json(folder / INDEX).get("weight_map", {}).values())
     if not names:
         raise ValueError(f"{folder / INDEX} names no files: weight_map is missing or empty")
     for name in sorted(names):
@@ -137,15 +131,9 @@ def _files(folder: Path, checksums: Mapping[str, str]) -> list[Path]:
             raise ValueError(f"{folder / INDEX} must name files of its own folder; got {name!r}")
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} lacks {name}, a part of its weights")
-        if name in checksums and _sha256(folder / name) != checksums[name]:
+        if name in checksums and sha256(folder / name) != checksums[name]:
             raise ValueError(f"{folder / name} is damaged: its checksum is not that in {CONFIG}")
     return [folder / name for name in sorted(names)]
-
-
-def _sha256(path: Path) -> str:
-    from dsf.data.files import sha256
-
-    return sha256(path)
 
 
 @torch.no_grad()

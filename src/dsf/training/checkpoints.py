@@ -21,7 +21,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from dsf.data import files
+from dsf import files
 
 FORMAT = 1
 _TENSORS = "tensors.safetensors"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dsf import distributed
-from dsf.data.files import write_file
+from dsf.files import write_file
 
 Line = dict[str, Any]
 _NEVER = 2**62

@@ -7,9 +7,9 @@ import time
 import pytest
 import tiny_plan
 
-from dsf.data.files import read_json
 from dsf.experiments.paper import jobs
 from dsf.experiments.paper.outcome import write_outcome
+from dsf.files import read_json
 
 
 @pytest.fixture

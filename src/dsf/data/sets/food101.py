@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dsf.data import files
+from dsf import files
 from dsf.data.pictures import Item, PictureSource
 from dsf.data.sets.unpacked import Unpacked
 from dsf.data.source import DataSet, Request, Source

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from dsf.data.files import write_file
 from dsf.experiments.page.markup import Markup
 from dsf.experiments.page.pictures import encoded
 from dsf.experiments.page.vega import Chart, embedded, png, svg
+from dsf.files import write_file
 
 
 class Figures:

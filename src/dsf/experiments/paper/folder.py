@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from dsf.data.files import read_json
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.run import CHECKPOINTS, CONFIG
+from dsf.files import read_json
 from dsf.training.checkpoints import Checkpoints
 
 

@@ -10,10 +10,10 @@ from statistics import median
 from typing import Any
 
 from dsf.data.corruptions import SEVERITIES
-from dsf.data.files import read_json, write_file
 from dsf.experiments.page.chart import Point
 from dsf.experiments.page.run import as_float, as_mapping
 from dsf.experiments.paper.plan import Evaluation
+from dsf.files import read_json, write_file
 
 FORMAT = 1
 _PARTS = ("run", "settings", "environment", "training", "curve", "knn", "evaluations")

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from dsf.data.files import read_json
 from dsf.experiments.run import CONFIG, ENVIRONMENT, METRICS, RESULTS
+from dsf.files import read_json
 from dsf.training.metrics import Line, read_metrics
 
 # Metrics of the training that figures draw.

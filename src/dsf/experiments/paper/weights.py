@@ -7,12 +7,12 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from dsf.data.files import read_json, write_file, write_json
 from dsf.evaluation import KNN, Subject
+from dsf.experiments.exported import read_source
 from dsf.experiments.paper.folder import is_trained
 from dsf.experiments.paper.outcome import Outcome
 from dsf.experiments.subjects import Opened, choose_device, make_task, usual_size
-from dsf.export.source import read_source
+from dsf.files import read_json, write_file, write_json
 from dsf.models import from_pretrained
 from dsf.models.pretrained import CONFIG, INDEX, PARTS, SECTION
 

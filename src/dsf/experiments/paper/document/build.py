@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from dsf.data.files import write_file
 from dsf.experiments.paper.document import (
     comparison,
     dynamics,
@@ -17,6 +16,7 @@ from dsf.experiments.paper.document import (
 from dsf.experiments.paper.document.book import Book
 from dsf.experiments.paper.document.figures import Figures
 from dsf.experiments.paper.document.markdown import join
+from dsf.files import write_file
 
 DOCUMENT = "results.md"
 NOTES = "results-notes.md"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dsf.data.files import write_file
 from dsf.experiments.page.chart import Series, line_chart
 from dsf.experiments.page.vega import svg
+from dsf.files import write_file
 
 FOLDER = "figures"
 

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from dsf.data.files import locked, read_json, write_json
+from dsf.files import locked, read_json, write_json
 
 
 def add(path, names):

@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import nn
 
-from dsf.data.files import read_json
 from dsf.data.folder import PREFIX
 from dsf.experiments import build
 from dsf.experiments.page import read_run
@@ -16,6 +15,7 @@ from dsf.experiments.settings import Settings
 from dsf.experiments.sources import has_own_size
 from dsf.experiments.subjects import load_run, shown_size
 from dsf.experiments.unfinished import unfinished
+from dsf.files import read_json
 from dsf.models import create_encoder, feature_dimension
 from dsf.models.pretrained import FETCHING, FORMAT
 
