@@ -9,19 +9,37 @@ from test_methods import every_method, make, make_views
 from dsf.models import create_encoder
 
 
+def given_to_encoders(method, views):
+    """The images that each call of an encoder takes."""
+    seen = []
+    for encoder in {method.encoder, getattr(method, "key_encoder", method.encoder)}:
+        encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    method(views)
+    return seen
+
+
+def as_on_a_gpu(views):
+    return views.movedim(2, -1).contiguous().movedim(-1, 2)
+
+
+@pytest.mark.parametrize("layout", [torch.Tensor.contiguous, as_on_a_gpu])
 @every_method
-def test_compiled_code_serves_any_number_of_views(name):
+def test_compiled_code_serves_any_number_of_views(name, layout):
     # Compiled is for a layout: 16 images of two views and 8 of four must come alike.
     layouts = []
     for m, batch in ((1, 16), (2, 8)):
-        method, seen = make(name, "dsf", m), []
-        for encoder in (method.encoder, getattr(method, "key_encoder", method.encoder)):
-            encoder.register_forward_pre_hook(
-                lambda _, given, seen=seen: seen.append((given[0].shape, given[0].stride()))
-            )
-        method(make_views(m, batch=batch))
-        layouts.append(seen)
+        seen = given_to_encoders(make(name, "dsf", m), layout(make_views(m, batch=batch)))
+        layouts.append([(images.shape, images.stride()) for images in seen])
     assert layouts[0] == layouts[1] != []
+
+
+@pytest.mark.parametrize("layout", [torch.Tensor.contiguous, as_on_a_gpu])
+@pytest.mark.parametrize("name", ["simclr", "mocov3"])
+def test_views_that_are_encoded_at_once_are_not_copied(name, layout):
+    views = layout(make_views())
+    for images in given_to_encoders(make(name), views):
+        assert images.data_ptr() == views.data_ptr()
+        assert torch.equal(images, views.flatten(0, 1))
 
 
 @pytest.mark.usefixtures("compiler")

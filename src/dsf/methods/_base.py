@@ -124,8 +124,11 @@ def halves(views: Tensor) -> tuple[Tensor, Tensor]:
 
 def each_view(function: Callable[[Tensor], Tensor], views: Tensor) -> Tensor:
     """Apply a function of (N, ...) to (B, m, ...); the views of an image lie together."""
-    # Of one view a side, too: code that is compiled for a layout then serves any number of views.
-    flat = views.flatten(0, 1).contiguous()
+    flat = views.flatten(0, 1)
+    # A side is copied of one view, too: code that is compiled for a layout then serves any number
+    # of views. All views lie on a GPU as encoders take them.
+    if not flat.is_contiguous(memory_format=torch.channels_last):
+        flat = flat.contiguous()
     features = function(flat)
     return features.view(*views.shape[:2], -1)
 
