@@ -174,9 +174,9 @@ class Finetune(Protocol):
         scores = score(predictions, test.labels, task.classes)
         numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
         details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
-        partial.remove()
         described = self.describe(subject, seed)
-        return Result(described, numbers, details, model.state_dict(), partial.seconds)
+        state = model.state_dict()
+        return Result(described, numbers, details, state, partial.seconds, partial.remove)
 
     def _train(
         self,
