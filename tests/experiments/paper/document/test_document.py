@@ -126,6 +126,17 @@ def test_without_any_result(plan, claims, empty):
     assert all(line.endswith("**not run** |") for line in found)
 
 
+def test_what_was_made_once_is_counted_once():
+    names = ("views/feature-avg-m8", "temperature/feature-avg-0.2")
+    book = complete(names)
+    book.outcomes[names[1]] = Outcome(
+        book.get(names[0]).content | {"run": names[1], "same_as": names[0]}
+    )
+    standing = section(chapter(book), "What has run")
+    assert standing.strip().startswith("2 of 87 runs are done, with 1.3 minutes of training")
+    assert row(standing, "views")[2] == row(standing, "temperature")[2] == "1.3"
+
+
 def test_a_partial_table_says_so():
     text = chapter(complete(["table1/dsf", "table1/moco"]))
     table = section(text, "Table 1")
