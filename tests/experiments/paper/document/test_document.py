@@ -11,6 +11,7 @@ import tiny_plan
 from dsf.experiments.paper.document import DOCUMENT, NOTES, Book, render
 from dsf.experiments.paper.document.build import chapter, document
 from dsf.experiments.paper.document.figures import Figures
+from dsf.experiments.paper.document.verdicts import compared
 from dsf.experiments.paper.outcome import Outcome, write_outcome
 from dsf.experiments.paper.plan import load_plan, plan_names
 
@@ -172,6 +173,23 @@ def test_seeds():
     assert status(equal, "DSF is above Feature_avg in kNN") == "undecided"
 
 
+def test_seeds_without_a_measure_do_not_count_for_it():
+    book = complete()
+    del book.outcomes["seeds/dsf-s2"].content["evaluations"]["corruption linear=linear-paper"]
+    text = chapter(book)
+    found = row(section(text, "What held"), "DSF is below Feature_avg in mCE")[1]
+    assert found.endswith("2 seeds")
+    part = section(text, "DSF against Feature_avg")
+    # Of seeds 0 and 1; over all three Feature_avg has a mean of 37.70.
+    assert row(part, "mCE")[1:4] == ["35.75", "37.85", "\N{MINUS SIGN}2.10"]
+    assert row(part, "kNN")[1:4] == ["53.50", "51.30", "+2.20"]
+
+
+def test_without_any_error_equal_is_equal():
+    assert compared(100.0, 100.0, images=50) == "undecided"
+    assert compared(100.0, 90.0, images=50) == "held"
+
+
 @pytest.mark.parametrize(
     ("rank", "expected"), [(4, "held"), (0, "did not hold"), (2.5, "undecided")]
 )
@@ -248,6 +266,8 @@ def test_the_stall():
     assert status(chapter(book), claim) == "did not hold"
     content["curve"]["feature_spread"][-1] = 0.8  # it left the stall before the end
     assert status(chapter(book), claim) == "held"
+    content["failure"] = "the loss of step 9 is not finite"
+    assert status(chapter(book), claim) == "did not hold"
 
 
 def test_a_failed_run_is_shown_as_failed():

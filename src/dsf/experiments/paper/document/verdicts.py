@@ -45,7 +45,7 @@ def compared(one: float, other: float, images: float, lower: bool = False) -> St
     gain = other - one if lower else one - other
     if not math.isfinite(gain):
         return "not run"
-    if not images > 0 or abs(gain) < noise((one + other) / 2, images):
+    if not images > 0 or abs(gain) <= noise((one + other) / 2, images):
         return "undecided"
     return "held" if gain > 0 else "did not hold"
 
@@ -58,14 +58,14 @@ def _over_seeds(book: Book) -> Iterator[Verdict]:
     for measure in _MEASURES:
         lower = measure in _LOWER
         claim = f"{one} is {'below' if lower else 'above'} {other} in {measure}"
-        interval = pairs.interval(measure)
+        interval, count = pairs.interval(measure), len(pairs.values(measure))
         if interval is None:
-            yield Verdict(claim, f"{len(pairs.outcomes)} of {len(pairs.seeds)} seeds", "not run")
+            yield Verdict(claim, f"{count} of {len(pairs.seeds)} seeds", "not run")
             continue
         low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)
         status: Status = "held" if low > 0 else "did not hold" if high < 0 else "undecided"
         shown = f"{signed(interval.low)} to {signed(interval.high)}"
-        text = f"{signed(interval.mean)} points, 95 % interval {shown}, {len(pairs.outcomes)} seeds"
+        text = f"{signed(interval.mean)} points, 95 % interval {shown}, {count} seeds"
         yield Verdict(claim, text, status)
 
 
@@ -209,9 +209,12 @@ def _head(book: Book) -> Iterator[Verdict]:
         if book.plan.every[name].method != "dsf":
             continue
         claim = "DSF learns with the published head"
-        outcome = book.get(name)
+        outcome = book.outcomes.get(name)
         if outcome is None:
             yield Verdict(claim, "", "not run")
+            continue
+        if outcome.failure:
+            yield Verdict(claim, f"failed: {outcome.failure}", "did not hold")
             continue
         lost = stalled(outcome)
         epochs = book.epochs(name)
