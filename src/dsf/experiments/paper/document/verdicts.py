@@ -13,6 +13,7 @@ from dsf.experiments.paper.document.markdown import fixed, join, signed, table
 from dsf.experiments.paper.document.statistics import noise
 from dsf.experiments.paper.document.sweeps import stalled
 from dsf.experiments.paper.outcome import Outcome
+from dsf.experiments.paper.plan import Published
 
 Status = Literal["held", "did not hold", "undecided", "not run"]
 _MEASURES = ("kNN", "linear", "mCE")
@@ -31,12 +32,14 @@ def verdicts(book: Book) -> str:
     """The section."""
     found = [item for rule in _RULES for item in rule(book)]
     rows = [[item.claim, item.found, f"**{item.status}**"] for item in found]
+    published = [run.published for run in book.plan.every.values()]
+    own = any(item != Published() and item.by is None for item in published)
     return join(
         "## What held, what did not",
         "By rule, from the numbers. Single runs are *undecided* where they differ by no more than "
         "the chance of the test images explains (1.96 standard errors), several seeds where the "
         "95 % interval of the difference holds 0.",
-        table(("the paper says", "found", ""), rows, words=3),
+        table((f"the paper says{'' if own else ' of other data'}", "found", ""), rows, words=3),
     )
 
 
