@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from dsf.data import EpochSampler
 from dsf.data.augment import Recipe
-from dsf.evaluation import Finetune, Subject, hold_out
+from dsf.evaluation import Finetune, Scores, Subject, hold_out
 from dsf.evaluation.finetune import LEARNING_RATES, WEIGHT_DECAYS, Setting
 from dsf.models import split_batch_norm
 
@@ -110,12 +110,10 @@ def test_chooses_on_held_out_images_then_takes_all(make_subject, monkeypatch):
 
 
 def test_the_data_set_says_what_is_best(make_subject, monkeypatch):
-    from dsf.evaluation import finetune
-
     metrics = []
-    by = finetune.Scores.by
+    by = Scores.by
     monkeypatch.setattr(
-        finetune.Scores, "by", lambda self, metric: metrics.append(metric) or by(self, metric)
+        Scores, "by", lambda self, metric: metrics.append(metric) or by(self, metric)
     )
     found = QUICK.evaluate(make_subject(metric="mean per class"))
     assert metrics == ["mean per class"] * 4
@@ -141,6 +139,21 @@ def test_a_training_that_diverges_loses(make_subject):
     assert found.details["chosen"]["learning_rate"] == 0.01
     assert found.details["validation"][0]["score"] == 0
     assert all(torch.isfinite(value).all() for value in found.state.values())
+
+
+def test_a_training_that_diverges_is_no_result(make_subject):
+    """Neither of the chosen setting, nor of an encoder that gives NaN: that one is not trained."""
+    high = Finetune(steps=6, batch_size=16, learning_rates=(1e30,), weight_decays=(0.0,))
+    message = "finetune diverged: the logits of 24 of 24 test images.* learning rate 1e\\+30"
+    with pytest.raises(ValueError, match=message):
+        high.evaluate(make_subject())
+    subject, said = make_subject(train=60), []
+    subject.say = said.append
+    with torch.no_grad():
+        next(subject.encoder.parameters()).fill_(math.nan)
+    with pytest.raises(ValueError, match="the features of 6 of 6 images are not finite"):
+        QUICK.evaluate(subject)
+    assert said == []
 
 
 def test_leaves_the_encoder_as_it_was(make_subject):
@@ -189,8 +202,9 @@ def test_killed_it_goes_on(make_subject, tmp_path, monkeypatch):
     assert found.entry() == whole.entry()
     assert torch.equal(found.state["weight"], whole.state["weight"])
     assert whole.earlier == 0 < found.earlier
+    found.forget()
     assert len(list(folder.iterdir())) == 1
-    QUICK.evaluate(make_subject(partial=folder), seed=1)
+    QUICK.evaluate(make_subject(partial=folder), seed=1).forget()
     assert not folder.exists()
 
 

@@ -89,13 +89,16 @@ def test_chunks_bound_the_product_and_change_nothing(chunk, monkeypatch):
     assert len(shapes) == math.ceil(40 / chunk)
 
 
-def test_the_default_chunk_holds_so_many_similarities(monkeypatch):
+def test_the_default_chunk_holds_so_many_similarities_or_votes(monkeypatch):
     samples = clusters()
     shapes = []
     monkeypatch.setattr(MODULE, "_BLOCK", 1000)
     monkeypatch.setattr(MODULE, "matmul", lambda a, b: shapes.append(len(a)) or a @ b)
     knn(*samples, k=30)
     assert shapes == [8] * 5
+    shapes.clear()
+    knn(*samples, k=30, classes=200)  # more of them than training samples
+    assert shapes == [5] * 8
 
 
 class TestTies:

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from dsf.evaluation import _logistic, choose_weight_decay, hold_out, linear_fast
+from dsf.evaluation import _logistic, _samples, choose_weight_decay, hold_out, linear_fast
 from dsf.evaluation.linear import WEIGHT_DECAYS
 
 FEW = (1e-3, 1e-2, 1e-1)
@@ -172,6 +172,21 @@ class TestProtocol:
         first = final.logits(features)[:, 0].topk(5).indices
         assert result.top5 == (first == labels[:, None]).any(1).double().mean().item()
         assert result.accuracy < result.top5 < 1
+
+    def test_many_classes_are_asked_of_few_samples_at_a_time(self, samples, monkeypatch):
+        expected, sizes = linear_fast(*samples, weight_decays=[0.01]), []
+        logits = _logistic.Classifiers.logits
+
+        def watched(self, features):
+            sizes.append(len(features))
+            return logits(self, features)
+
+        monkeypatch.setattr(_logistic.Classifiers, "logits", watched)
+        monkeypatch.setattr(_samples, "_BLOCK", 7 * 4)
+        found = linear_fast(*samples, weight_decays=[0.01])
+        assert sizes[-15:] == [7] * 14 + [2]  # of 100 test samples, after those held out
+        assert torch.equal(found.predictions, expected.predictions)
+        assert found.top5 == expected.top5
 
     def test_chooses_the_best_and_of_equals_the_largest(self, samples):
         result = choose_weight_decay(*samples[:2], weight_decays=(1e-9, 0.1, 1e-2, 1e9))

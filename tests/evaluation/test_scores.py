@@ -38,3 +38,11 @@ def test_large_matrices_are_left_out_of_the_details():
     assert "confusion" not in score(labels, labels, 300).details()
     assert len(score(labels, labels, 300).confusion) == 300
     assert len(score(labels[:256], labels[:256], 256).details()["confusion"]) == 256
+
+
+def test_classes_may_be_many():
+    """Their confusion alone would take 75 GiB."""
+    labels = torch.arange(100_000)
+    found = score(labels.clone().fill_(7), labels, 100_000)
+    assert found.accuracy == found.mean_per_class == pytest.approx(1e-5)
+    assert list(found.details()) == ["per_class"]

@@ -1,3 +1,5 @@
+import errno
+
 import numpy as np
 import pytest
 import tiny
@@ -185,6 +187,34 @@ def test_any_module(tmp_path):
         "kept, as it is there already",
         "evaluating",
     ]
+
+
+def test_on_a_full_disk_nothing_is_lost(tmp_path, monkeypatch):
+    """What was found is told before it is written; settings that were tried are kept until then."""
+    encoder = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten())
+    told, trained, fine_tune = {}, [], Finetune._train
+
+    def call():
+        options = {"data": "embedded", "folder": tmp_path, "choices": Choices(budget=0.0001)}
+        return evaluate(encoder, ["finetune"], "cpu", done=told.__setitem__, **options)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def counted(*arguments):
+        trained.append(1)
+        return fine_tune(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dsf.experiments.run.write_results", full)
+        with pytest.raises(OSError, match="No space left"):
+            call()
+    (entry,) = told.values()
+    monkeypatch.setattr(Finetune, "_train", counted)
+    (found,) = call().values()
+    assert len(trained) == 1  # the last training alone
+    assert found["accuracy"] == entry["accuracy"]
+    assert not (tmp_path / "partial").exists()
 
 
 def test_seconds_are_those_of_all_tries(tmp_path, monkeypatch):

@@ -73,10 +73,12 @@ def fit(
         max_steps: stop at the latest then.
     """
     mean, std = _statistics(features)
-    standard = (features - mean) / std
-    spread, basis = _eigenbasis(standard)
+    spread, basis = _eigenbasis(features, mean, std)
     # The bias is the weight of a feature that is always 1, which does not correlate with others.
-    rotated = torch.cat([matmul(standard, basis), torch.ones_like(standard[:, :1])], dim=1)
+    rotated = features.new_ones(len(features), len(spread) + 1)
+    size = _block_size(features)
+    for target, rows in zip(rotated.split(size), features.split(size), strict=True):
+        target[:, :-1] = matmul((rows - mean) / std, basis)
     spread = torch.cat([spread, torch.ones_like(spread[:1])])
     decay = spread.new_tensor(weight_decays)[:, None, None].repeat(1, 1, len(spread))
     decay[..., -1] = 0
@@ -109,23 +111,33 @@ def fit(
 
 
 def _statistics(features: Tensor) -> tuple[Tensor, Tensor]:
-    mean = features.mean(dim=0, dtype=torch.float64)
-    centred = features - mean.to(features.dtype)
-    length = torch.linalg.vector_norm(centred, dim=0, dtype=torch.float64)
+    blocks = features.split(_block_size(features))  # torch copies to float64 what it sums so
+    mean = sum(rows.sum(dim=0, dtype=torch.float64) for rows in blocks) / len(features)
+    centre = mean.to(features.dtype)
+    lengths = [
+        torch.linalg.vector_norm(rows - centre, dim=0, dtype=torch.float64) for rows in blocks
+    ]
+    length = torch.linalg.vector_norm(torch.stack(lengths), dim=0)
     # Rounding errors of a constant feature must not be blown up to deviations of 1.
     constant = features.amax(dim=0) == features.amin(dim=0)
     std = (length / len(features) ** 0.5).masked_fill(constant, 1)
-    return mean.to(features.dtype), std.to(features.dtype)
+    return centre, std.to(features.dtype)
 
 
-def _eigenbasis(standard: Tensor) -> tuple[Tensor, Tensor]:
-    """The covariance's eigenvalues (F,) and eigenvectors (F, F), found in float64."""
-    width = standard.shape[1]
-    covariance = standard.new_zeros(width, width, dtype=torch.float64)
-    for rows in standard.split(max(1, _BLOCK // (2 * width))):
-        covariance.addmm_(rows.double().T, rows.double())
-    values, vectors = torch.linalg.eigh(covariance / len(standard))
-    return values.clamp_min(0).to(standard.dtype), vectors.to(standard.dtype)
+def _block_size(features: Tensor) -> int:
+    """How many rows of (N, F) may be copied at a time: copies of all would take the most memory."""
+    return max(1, _BLOCK // (2 * features.shape[1]))
+
+
+def _eigenbasis(features: Tensor, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+    """The eigenvalues (F,) and eigenvectors (F, F) of the standardised covariance, in float64."""
+    width = features.shape[1]
+    covariance = features.new_zeros(width, width, dtype=torch.float64)
+    for rows in features.split(_block_size(features)):
+        standard = ((rows - mean) / std).double()
+        covariance.addmm_(standard.T, standard)
+    values, vectors = torch.linalg.eigh(covariance / len(features))
+    return values.clamp_min(0).to(features.dtype), vectors.to(features.dtype)
 
 
 def _gradient(features: Tensor, labels: Tensor, weight: Tensor) -> Tensor:

@@ -1,9 +1,13 @@
 """What the evaluations share: checked features and labels, and the scores of predictions."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+# Logits held at a time: 256 MiB in float32.
+_BLOCK = 2**26
 
 
 class Samples(NamedTuple):
@@ -79,6 +83,25 @@ def first_broken_row(features: Tensor) -> tuple[int, int] | None:
 def accuracy(predictions: Tensor, labels: Tensor) -> float:
     """The share of predictions that are right."""
     return int((predictions == labels).sum()) / len(labels)
+
+
+def classify(
+    logits: Callable[[Tensor], Tensor], samples: Samples, classes: int
+) -> tuple[Tensor, float]:
+    """The (N,) most likely classes, and the share of labels among the five most likely ones.
+
+    Args:
+        logits: (n, C) of (n, F) features; asked for few enough samples that these fit.
+        samples: features and labels.
+        classes: C.
+    """
+    predictions, among_five = [], []
+    size = max(1, _BLOCK // classes)
+    for features, labels in zip(*(part.split(size) for part in samples), strict=True):
+        found = logits(features)
+        predictions.append(found.argmax(dim=1))
+        among_five.append(is_among_first(found, labels, 5))
+    return torch.cat(predictions), int(torch.cat(among_five).sum()) / len(samples.labels)
 
 
 def is_among_first(scores: Tensor, labels: Tensor, count: int) -> Tensor:

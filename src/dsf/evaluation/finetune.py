@@ -19,7 +19,7 @@ from dsf.evaluation.linear_paper import start_classifier
 from dsf.evaluation.partial import Partial
 from dsf.evaluation.progress import Progress
 from dsf.evaluation.protocol import Protocol, Result
-from dsf.evaluation.scores import Scores, score
+from dsf.evaluation.scores import score
 from dsf.models import join_batch_norm
 from dsf.precision import matmul
 from dsf.training.schedules import Schedule
@@ -132,6 +132,7 @@ class Finetune(Protocol):
         task = subject.task
         held, rest = task.hold_out(self.held_out, seed)
         train, validation = task.train.part(rest), task.train.part(held)
+        subject.features_of(validation)  # raises for an encoder that gives NaN, before hours of it
         grid = [Setting(*pair) for pair in _pairs(self.learning_rates, self.weight_decays)]
         table = []
         partial = Partial(subject.partial, self.describe(subject, seed))
@@ -149,7 +150,9 @@ class Finetune(Protocol):
             if found is None:
                 at = told(f"setting {number} of {len(grid)}")
                 model = self._train(subject, train, setting, seed, at)
-                found = _scores(subject, model, validation, task.classes).by(task.metric)
+                predictions = _predictions(subject, model, validation)
+                # A training that diverged is wrong everywhere, whatever the largest of NaNs is.
+                found = score(predictions, validation.labels, task.classes).by(task.metric)
                 partial.add(named, found)
             table.append({**named, "score": found})
             subject.say(
@@ -159,12 +162,21 @@ class Finetune(Protocol):
             )
         chosen = _best(table) if table else grid[0]
         model = self._train(subject, task.train, chosen, seed, told("with the chosen setting"))
-        scores = _scores(subject, model, task.tested(), task.classes)
+        test = task.tested()
+        predictions = _predictions(subject, model, test)
+        if broken := int((predictions < 0).sum()):
+            raise ValueError(
+                f"finetune diverged: the logits of {broken} of {len(test)} test images are not "
+                f"finite with learning rate {chosen.learning_rate:g} and weight decay "
+                f"{chosen.weight_decay:g}, the best of {len(grid)} settings: the learning rate is "
+                f"too high, or the encoder overflows in {subject.autocast or subject.encode.dtype}"
+            )
+        scores = score(predictions, test.labels, task.classes)
         numbers = {"accuracy": scores.accuracy, "mean_per_class": scores.mean_per_class}
         details = {"chosen": chosen._asdict(), "validation": table, **scores.details()}
-        partial.remove()
         described = self.describe(subject, seed)
-        return Result(described, numbers, details, model.state_dict(), partial.seconds)
+        state = model.state_dict()
+        return Result(described, numbers, details, state, partial.seconds, partial.remove)
 
     def _train(
         self,
@@ -240,15 +252,15 @@ class Classifier(nn.Module):
 
 
 @torch.no_grad()
-def _scores(subject: "Subject", model: Classifier, images: LabelledImages, classes: int) -> Scores:
+def _predictions(subject: "Subject", model: Classifier, images: LabelledImages) -> Tensor:
+    """The classes of images, -1 where the logits are not finite."""
     predictions = torch.empty(len(images), dtype=torch.int64, device=subject.device)
     with evaluating(model):
         for rows, pixels in subject.test_images(images):
             logits = model(subject.encode.normalise(pixels))
-            # A training that diverged is wrong everywhere, whatever the largest of NaNs is.
             finite = logits.isfinite().all(dim=1)
             predictions[rows] = torch.where(finite, logits.argmax(dim=1), -1)
-    return score(predictions, images.labels, classes)
+    return predictions
 
 
 def _best(table: Sequence[dict[str, float]]) -> Setting:

@@ -15,7 +15,7 @@ from dsf.precision import matmul
 if TYPE_CHECKING:
     from dsf.evaluation.subject import Subject
 
-# Similarities held at a time: 256 MiB in float32.
+# Similarities or votes held at a time: 256 MiB in float32, 512 in int64.
 _BLOCK = 2**26
 
 
@@ -129,8 +129,8 @@ def knn(
         k: the number of neighbours, at most N, or N - 1 where one is left out.
         temperature: > 0.
         classes: their number; by default the largest training label + 1.
-        chunk: test samples compared at a time, which bounds the memory to chunk x N similarities;
-            by default as many as 256 MiB hold in float32.
+        chunk: test samples compared at a time, which bounds the memory to chunk x N similarities
+            and chunk x classes votes; by default so many that there are 2^26 of either, at most.
 
     Example:
         >>> train = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
@@ -153,7 +153,7 @@ def knn(
     if not (temperature > 0 and math.isfinite(temperature)):
         raise ValueError(f"temperature must be > 0 and finite; got {temperature!r}")
     if chunk is None:
-        chunk = max(1, _BLOCK // len(train.features))
+        chunk = max(1, _BLOCK // max(len(train.features), classes))
     if chunk < 1:
         raise ValueError(f"chunk must be >= 1; got {chunk}")
 

@@ -13,7 +13,7 @@ from dsf.evaluation._samples import (
     accuracy,
     check_same_space,
     check_samples,
-    is_among_first,
+    classify,
 )
 from dsf.evaluation.protocol import Protocol, Result
 from dsf.evaluation.scores import Scores, score
@@ -59,11 +59,13 @@ class LinearFast(Protocol):
     def evaluate(self, subject: "Subject", seed: int = 0) -> Result:
         """Train and test on the backbone's features."""
         train, test = subject.features("train"), subject.features("test")
-        rows = few_labels(train.labels, self.labels, seed)
-        official = subject.task.validation if self.labels == 1 else None
+        features, labels, official = train.backbone, train.labels, subject.task.validation
+        if self.labels != 1:
+            rows = few_labels(labels, self.labels, seed)
+            features, labels, official = features[rows], labels[rows], None
         found = linear_fast(
-            train.backbone[rows],
-            train.labels[rows],
+            features,
+            labels,
             test.backbone,
             test.labels,
             seed,
@@ -77,7 +79,7 @@ class LinearFast(Protocol):
         details = {
             "chosen": found.chosen,
             "held_out": found.held_out,
-            "labels_used": len(rows),
+            "labels_used": len(labels),
             "steps": found.protocol["steps"],
             "final_gradient": found.protocol["final_gradient"],
             **found.scores.details(),
@@ -181,8 +183,7 @@ def linear_fast(
     )
     with torch.autocast(train.features.device.type, enabled=False):
         final = _logistic.fit(*train, classes, [choice.weight_decay], tolerance, max_steps)
-        logits = final.logits(test.features)[:, 0]
-    predictions = logits.argmax(dim=1)
+        predictions, top5 = classify(lambda rows: final.logits(rows)[:, 0], test, classes)
     protocol = {
         "name": "fast",
         "method": "logistic regression on fixed features, without augmentation",
@@ -206,7 +207,7 @@ def linear_fast(
         {"weight_decay": choice.weight_decay},
         choice.held_out,
         predictions,
-        int(is_among_first(logits, test.labels, 5).sum()) / len(predictions),
+        top5,
         protocol,
         score(predictions, test.labels, classes),
         final,

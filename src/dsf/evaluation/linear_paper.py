@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from dsf.data import EpochSampler
 from dsf.data.augment import Recipe, Views
-from dsf.evaluation._samples import is_among_first
+from dsf.evaluation._samples import Samples, classify
 from dsf.evaluation.features import evaluating
 from dsf.evaluation.images import LabelledImages
 from dsf.evaluation.progress import Progress
@@ -92,12 +92,16 @@ class LinearPaper(Protocol):
                 f"({self.learning_rate:g})"
             )
         test = subject.features("test")
-        logits = matmul(test.backbone, weight.T) + bias
-        scores = score(logits.argmax(dim=1), test.labels, task.classes)
+        predictions, top5 = classify(
+            lambda rows: matmul(rows, weight.T) + bias,
+            Samples(test.backbone, test.labels),
+            task.classes,
+        )
+        scores = score(predictions, test.labels, task.classes)
         numbers = {
             "accuracy": scores.accuracy,
             "mean_per_class": scores.mean_per_class,
-            "top5": int(is_among_first(logits, test.labels, 5).sum()) / len(test.labels),
+            "top5": top5,
         }
         state = {
             "mean": torch.zeros_like(weight[0]),

@@ -42,7 +42,7 @@ class Partial:
             write_json(self._path, {"scores": self._scores, "seconds": seconds})
 
     def remove(self) -> None:
-        """Forget all, when the evaluation is complete; the folder too if it was the last."""
+        """Forget all, when the result is kept; the folder too if it was the last."""
         if self._path is not None and self._path.is_file():
             self._path.unlink()
             if not any(self._path.parent.iterdir()):

@@ -5,7 +5,7 @@ step, the comparison with the predictions.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +25,7 @@ class Result:
         details: what else is worth keeping, fit for JSON.
         state: what was trained, by name; not for JSON.
         earlier: the seconds of what it found done already by one that was killed.
+        forget: what it kept meanwhile to go on from; to be called once the result is safe.
     """
 
     protocol: dict[str, Any]
@@ -32,6 +33,7 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
     state: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: float = 0.0
+    forget: Callable[[], None] = lambda: None
 
     def entry(self) -> dict[str, Any]:
         """As ``results.json`` keeps it."""

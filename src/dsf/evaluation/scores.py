@@ -18,13 +18,26 @@ class Scores(NamedTuple):
         accuracy: the share of samples that are right, top-1.
         mean_per_class: the mean of the classes' accuracies, over those with samples.
         per_class: (C,) float64, NaN for a class without samples.
-        confusion: (C, C) int64, samples of the class of the row predicted as that of the column.
+        predictions: (N,) on the CPU.
+        labels: the same.
     """
 
     accuracy: float
     mean_per_class: float
     per_class: Tensor
-    confusion: Tensor
+    predictions: Tensor
+    labels: Tensor
+
+    @property
+    def confusion(self) -> Tensor:
+        """(C, C) int64, samples of the class of the row predicted as that of the column.
+
+        Counted when asked for: of 100,000 classes it would take 75 GiB.
+        """
+        classes = len(self.per_class)
+        known = (self.predictions >= 0) & (self.predictions < classes)
+        pairs = self.labels[known] * classes + self.predictions[known]
+        return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
 
     def by(self, metric: Metric) -> float:
         """The number that a data set is reported with."""
@@ -48,15 +61,13 @@ def score(predictions: Tensor, labels: Tensor, classes: int) -> Scores:
         (0.5, 0.667, [[1, 2], [0, 1]])
     """
     predictions, labels = predictions.cpu(), labels.cpu()
-    known = (predictions >= 0) & (predictions < classes)
-    pairs = labels[known] * classes + predictions[known]
-    confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes)
     counts = torch.bincount(labels, minlength=classes)
-    right = confusion.diagonal()
+    right = torch.bincount(labels[predictions == labels], minlength=classes)
     per_class = right.double() / counts  # 0 / 0 is NaN
     return Scores(
         int(right.sum()) / len(labels),
         per_class.nanmean().item(),
         per_class,
-        confusion,
+        predictions,
+        labels,
     )

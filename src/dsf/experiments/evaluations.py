@@ -230,11 +230,11 @@ def evaluate(
         for name, protocol, known in wanted:
             if known is None:
                 say(f"{name}: evaluating")
-                known = _evaluated(keep, name, protocol, opened.subject, chosen_seed)
+                known = _evaluated(keep, name, protocol, opened.subject, chosen_seed, done)
             else:
                 say(f"{name}: kept, as it is there already")
+                done(name, known)
             results[name] = known
-            done(name, known)
     return results
 
 
@@ -296,7 +296,12 @@ def _kept(folder: Path) -> dict[str, Any]:
 
 
 def _evaluated(
-    folder: Path, name: str, protocol: Protocol, subject: Subject, seed: int
+    folder: Path,
+    name: str,
+    protocol: Protocol,
+    subject: Subject,
+    seed: int,
+    done: Callable[[str, dict[str, Any]], None],
 ) -> dict[str, Any]:
     """A new result, which is kept at once."""
     from dsf.experiments.run import write_results
@@ -307,7 +312,9 @@ def _evaluated(
     entry = result.entry()
     entry["provenance"] = environment(subject.device) | {"seconds": seconds}
     entry = dict(json.loads(json.dumps(entry)))
+    done(name, entry)  # before it is written: to be seen even where the disk is full
     write_results(folder, {name: entry})
+    result.forget()
     return entry
 
 

@@ -11,6 +11,7 @@ import tiny_plan
 from dsf.experiments.paper.document import DOCUMENT, NOTES, Book, render
 from dsf.experiments.paper.document.build import chapter, document
 from dsf.experiments.paper.document.figures import Figures
+from dsf.experiments.paper.document.verdicts import compared
 from dsf.experiments.paper.outcome import Outcome, write_outcome
 from dsf.experiments.paper.plan import load_plan, plan_names
 
@@ -126,6 +127,17 @@ def test_without_any_result(plan, claims, empty):
     assert all(line.endswith("**not run** |") for line in found)
 
 
+def test_what_was_made_once_is_counted_once():
+    names = ("views/feature-avg-m8", "temperature/feature-avg-0.2")
+    book = complete(names)
+    book.outcomes[names[1]] = Outcome(
+        book.get(names[0]).content | {"run": names[1], "same_as": names[0]}
+    )
+    standing = section(chapter(book), "What has run")
+    assert standing.strip().startswith("2 of 87 runs are done, with 1.3 minutes of training")
+    assert row(standing, "views")[2] == row(standing, "temperature")[2] == "1.3"
+
+
 def test_a_partial_table_says_so():
     text = chapter(complete(["table1/dsf", "table1/moco"]))
     table = section(text, "Table 1")
@@ -159,6 +171,23 @@ def test_seeds():
     assert status(worse, "DSF is above Feature_avg in kNN") == "did not hold"
     equal = chapter(complete(dsf=2))
     assert status(equal, "DSF is above Feature_avg in kNN") == "undecided"
+
+
+def test_seeds_without_a_measure_do_not_count_for_it():
+    book = complete()
+    del book.outcomes["seeds/dsf-s2"].content["evaluations"]["corruption linear=linear-paper"]
+    text = chapter(book)
+    found = row(section(text, "What held"), "DSF is below Feature_avg in mCE")[1]
+    assert found.endswith("2 seeds")
+    part = section(text, "DSF against Feature_avg")
+    # Of seeds 0 and 1; over all three Feature_avg has a mean of 37.70.
+    assert row(part, "mCE")[1:4] == ["35.75", "37.85", "\N{MINUS SIGN}2.10"]
+    assert row(part, "kNN")[1:4] == ["53.50", "51.30", "+2.20"]
+
+
+def test_without_any_error_equal_is_equal():
+    assert compared(100.0, 100.0, images=50) == "undecided"
+    assert compared(100.0, 90.0, images=50) == "held"
 
 
 @pytest.mark.parametrize(
@@ -237,6 +266,8 @@ def test_the_stall():
     assert status(chapter(book), claim) == "did not hold"
     content["curve"]["feature_spread"][-1] = 0.8  # it left the stall before the end
     assert status(chapter(book), claim) == "held"
+    content["failure"] = "the loss of step 9 is not finite"
+    assert status(chapter(book), claim) == "did not hold"
 
 
 def test_a_failed_run_is_shown_as_failed():

@@ -100,6 +100,7 @@ def test_the_margin_figure():
     text = chapter(found)
     assert "Of `table1/dsf`" in text
     assert "This is the run of the paper's figure" in text
+    assert "| the paper says | found |" in text
     assert {"margin.svg", "margins.svg", "kappa-training.svg"} <= set(found.figures.files)
     alone = book(HUNDRED, ["margin"])
     chapter(alone)
@@ -130,6 +131,7 @@ def test_imagenette():
     assert transfer[-1] == ["DSF", "74.00", "74.00", "84.00", "77.33", "90"]
     assert status(text, "DSF is the best of 4 methods in kNN") == "held"
     assert status(text, "DSF transfers best to caltech101") == "held"
+    assert "| the paper says of other data | found |" in text
 
 
 def test_partial_imagenette():

@@ -1,5 +1,6 @@
 """The paper's main table beside our numbers, and two methods over several seeds."""
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -81,15 +82,16 @@ class Pairs(NamedTuple):
     seeds: list[int]
     outcomes: list[tuple[Outcome, Outcome]]
 
+    def values(self, measure: str) -> list[tuple[float, float]]:
+        """What is known of both."""
+        get = MEASURES[measure]
+        found = [(get(one), get(other)) for one, other in self.outcomes]
+        return [pair for pair in found if all(map(math.isfinite, pair))]
+
     def interval(self, measure: str) -> Interval | None:
         """The difference of the first less the second; None with fewer than two seeds."""
-        get = MEASURES[measure]
-        values = [(get(one), get(other)) for one, other in self.outcomes]
-        both = [(one, other) for one, other in values if one == one and other == other]
-        if len(both) < 2:
-            return None
-        one, other = zip(*both, strict=True)
-        return paired_interval(one, other)
+        known = self.values(measure)
+        return paired_interval(*zip(*known, strict=True)) if len(known) > 1 else None
 
 
 def seed_pairs(book: Book) -> Pairs | None:
@@ -132,9 +134,9 @@ def seeds(book: Book) -> str | None:
 
 
 def _summary(pairs: Pairs, measure: str) -> list[str]:
-    interval, get = pairs.interval(measure), MEASURES[measure]
+    interval = pairs.interval(measure)
     if interval is None:
         return [measure, NOT_RUN, *[NOTHING] * 3]
-    means = [fmean(get(pair[side]) for pair in pairs.outcomes) for side in (0, 1)]
+    means = map(fmean, zip(*pairs.values(measure), strict=True))
     bounds = f"{signed(interval.low)} to {signed(interval.high)}"
     return [measure, *map(fixed, means), signed(interval.mean), bounds]

@@ -36,7 +36,10 @@ def _done(book: Book) -> str:
 
 
 def _minutes(outcomes: Iterable[Outcome]) -> float:
-    spent = (outcome.spent for outcome in outcomes)
+    known = {outcome.content["run"]: outcome for outcome in outcomes}
+    # A run that is the same as another one was not made again.
+    own = [outcome for outcome in known.values() if outcome.content.get("same_as") not in known]
+    spent = (outcome.spent for outcome in own)
     return sum(seconds for seconds in spent if math.isfinite(seconds)) / 60
 
 

@@ -13,6 +13,7 @@ from dsf.experiments.paper.document.markdown import fixed, join, signed, table
 from dsf.experiments.paper.document.statistics import noise
 from dsf.experiments.paper.document.sweeps import stalled
 from dsf.experiments.paper.outcome import Outcome
+from dsf.experiments.paper.plan import Published
 
 Status = Literal["held", "did not hold", "undecided", "not run"]
 _MEASURES = ("kNN", "linear", "mCE")
@@ -31,12 +32,14 @@ def verdicts(book: Book) -> str:
     """The section."""
     found = [item for rule in _RULES for item in rule(book)]
     rows = [[item.claim, item.found, f"**{item.status}**"] for item in found]
+    published = [run.published for run in book.plan.every.values()]
+    own = any(item != Published() and item.by is None for item in published)
     return join(
         "## What held, what did not",
         "By rule, from the numbers. Single runs are *undecided* where they differ by no more than "
         "the chance of the test images explains (1.96 standard errors), several seeds where the "
         "95 % interval of the difference holds 0.",
-        table(("the paper says", "found", ""), rows, words=3),
+        table((f"the paper says{'' if own else ' of other data'}", "found", ""), rows, words=3),
     )
 
 
@@ -45,7 +48,7 @@ def compared(one: float, other: float, images: float, lower: bool = False) -> St
     gain = other - one if lower else one - other
     if not math.isfinite(gain):
         return "not run"
-    if not images > 0 or abs(gain) < noise((one + other) / 2, images):
+    if not images > 0 or abs(gain) <= noise((one + other) / 2, images):
         return "undecided"
     return "held" if gain > 0 else "did not hold"
 
@@ -58,14 +61,14 @@ def _over_seeds(book: Book) -> Iterator[Verdict]:
     for measure in _MEASURES:
         lower = measure in _LOWER
         claim = f"{one} is {'below' if lower else 'above'} {other} in {measure}"
-        interval = pairs.interval(measure)
+        interval, count = pairs.interval(measure), len(pairs.values(measure))
         if interval is None:
-            yield Verdict(claim, f"{len(pairs.outcomes)} of {len(pairs.seeds)} seeds", "not run")
+            yield Verdict(claim, f"{count} of {len(pairs.seeds)} seeds", "not run")
             continue
         low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)
         status: Status = "held" if low > 0 else "did not hold" if high < 0 else "undecided"
         shown = f"{signed(interval.low)} to {signed(interval.high)}"
-        text = f"{signed(interval.mean)} points, 95 % interval {shown}, {len(pairs.outcomes)} seeds"
+        text = f"{signed(interval.mean)} points, 95 % interval {shown}, {count} seeds"
         yield Verdict(claim, text, status)
 
 
@@ -209,9 +212,12 @@ def _head(book: Book) -> Iterator[Verdict]:
         if book.plan.every[name].method != "dsf":
             continue
         claim = "DSF learns with the published head"
-        outcome = book.get(name)
+        outcome = book.outcomes.get(name)
         if outcome is None:
             yield Verdict(claim, "", "not run")
+            continue
+        if outcome.failure:
+            yield Verdict(claim, f"failed: {outcome.failure}", "did not hold")
             continue
         lost = stalled(outcome)
         epochs = book.epochs(name)
