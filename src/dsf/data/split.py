@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dsf.data.rows import copy_rows
-from dsf.data.source import Bytes, Integers
+from dsf.data.rows import Shard, copy_rows
+from dsf.data.source import Integers
 from dsf.data.stream import Batch, stream
 
 Device = torch.device | str
@@ -19,7 +19,7 @@ class Split:
 
     Args:
         name: ``"train"``, say.
-        shards: the images, each (n, H, W, 3) in uint8; memory maps will do.
+        shards: the images, each (n, H, W, 3) in uint8: arrays, or what a ``Store`` has.
         labels: (N,), or None without labels.
         sizes: (N, 2), heights and widths before the images were squashed to a square, or None.
         classes: the names of the classes.
@@ -29,7 +29,7 @@ class Split:
     def __init__(
         self,
         name: str,
-        shards: Sequence[Bytes],
+        shards: Sequence[Shard],
         labels: Integers | None = None,
         sizes: Integers | None = None,
         classes: Sequence[str] = (),
