@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 import torch
 from loaders import RECIPE, images, make, same
@@ -68,12 +70,16 @@ class TestData:
         assert len(loader) == 2
         assert loader.split.classes[0] == "airplane"
 
-    def test_a_folder_is_prepared(self, root, tmp_path):
+    @pytest.fixture
+    def folder(self, root, tmp_path):
         folder = tmp_path / "pictures"
         for index in range(6):
             (folder / f"class{index % 2}").mkdir(parents=True, exist_ok=True)
             picture = Image.effect_noise((40, 20), 50).convert("RGB")
             picture.save(folder / f"class{index % 2}" / f"{index}.png")
+        return folder
+
+    def test_a_folder_is_prepared(self, folder):
         loader = make(folder, 2, stored_size=16)
         assert loader.split.sizes().tolist() == [[20, 40]] * 6
         batches = list(loader)
@@ -89,6 +95,22 @@ class TestData:
                 make(either, 2)
             with pytest.raises(ValueError, match=r"size must be in \[1, "):
                 make(either, 2, stored_size=0)
+
+    def test_a_folder_waits_for_whoever_prepares_it(self, folder, root):
+        """As the processes of torchrun do, which all come at once."""
+        fcntl = pytest.importorskip("fcntl")
+        root.mkdir()
+        with open(root / ".lock", "w") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            released = threading.Event()
+
+            def release():
+                released.set()
+                fcntl.flock(other, fcntl.LOCK_UN)
+
+            threading.Timer(0.2, release).start()
+            make(folder, 2, stored_size=16)
+            assert released.is_set()
 
     def test_memory_formats_make_no_difference(self):
         data = images()

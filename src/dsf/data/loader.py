@@ -49,8 +49,8 @@ class ViewLoader:
     Args:
         data: the name of a prepared data set, as ``"cifar10"`` or ``"folder:PATH"``, or
             ``"embedded"``; a ``Path``, a folder of images, which is prepared here if it is not, by
-            one process at a time; a ``Split``; uint8 images (N, 3, S, S), or a pair of them and
-            labels (N,).
+            one process while the others wait; a ``Split``; uint8 images (N, 3, S, S), or a pair of
+            them and labels (N,).
         batch_size: images a batch and process.
         views: M.
         recipe: a ``dsf.data.augment.Recipe`` or its name; a pair, the second for the second half of
@@ -242,7 +242,7 @@ def _opened(data: Images, split: str, size: int | None) -> Split:
     if isinstance(data, Path):
         name = f"{PREFIX}{data}"
         size = _prepared_size(name) if size is None else size
-        return prepare(name, size=size).split(split)
+        return prepare(name, size=size, wait=True).split(split)
     if isinstance(data, Tensor):
         return Split.of_tensors(data)
     if isinstance(data, tuple) and len(data) == 2:
