@@ -5,6 +5,7 @@ import torch
 from loaders import RECIPE, images, make, same
 from PIL import Image
 
+import dsf.data
 from dsf.data.augment import MultiCrop, TwoSides, Views
 
 
@@ -111,6 +112,15 @@ class TestData:
             threading.Timer(0.2, release).start()
             make(folder, 2, stored_size=16)
             assert released.is_set()
+
+    def test_broken_images_are_left_out_by_what_the_message_says(self, folder):
+        (folder / "class0" / "broken.png").write_bytes(b"no picture")
+        with pytest.raises(ValueError, match="1 of 7 images cannot be read") as error:
+            make(folder, 2, stored_size=16)
+        advice = str(error.value).partition("leave them out with ")[2]
+        assert advice == f"dsf.data.prepare('folder:{folder}', size=16, skip_broken=True)"
+        eval(advice, {"dsf": dsf})
+        assert len(make(folder, 2).split) == 6
 
     def test_memory_formats_make_no_difference(self):
         data = images()

@@ -17,6 +17,7 @@ from dsf.data.registry import EMBEDDED, SeveralSizesError, load, open_store, pre
 from dsf.data.sampler import EpochSampler
 from dsf.data.split import Split
 from dsf.data.stream import Batch
+from dsf.data.writer import BrokenImagesError
 
 Images = str | Path | Split | Tensor | tuple[Tensor, Tensor]
 Kinds = str | Recipe | tuple[str | Recipe, str | Recipe] | nn.Module
@@ -242,7 +243,11 @@ def _opened(data: Images, split: str, size: int | None) -> Split:
     if isinstance(data, Path):
         name = f"{PREFIX}{data}"
         size = _prepared_size(name) if size is None else size
-        return prepare(name, size=size, wait=True).split(split)
+        try:
+            return prepare(name, size=size, wait=True).split(split)
+        except BrokenImagesError as error:
+            choice = f"dsf.data.prepare({name!r}, size={size}, skip_broken=True)"
+            raise ValueError(error.explain(choice)) from error
     if isinstance(data, Tensor):
         return Split.of_tensors(data)
     if isinstance(data, tuple) and len(data) == 2:
