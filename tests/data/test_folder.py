@@ -259,6 +259,19 @@ def test_a_folder_that_changed_is_prepared_again(pictures):
     assert miniature.folders(first.path.parent) == [first.path.name]
 
 
+@pytest.mark.usefixtures("root")
+def test_who_streams_while_it_is_prepared_again_gets_no_other_images(pictures):
+    miniature.picture_folder(pictures, {"a": 3})
+    first = make(pictures)
+    os.utime(first.path / "train-00000.npy", (0, 0))  # older than a second
+    split = first.split("train")
+    assert len(split.gather(torch.arange(3))) == 3
+    miniature.picture_folder(pictures, {"b": 2})
+    make(pictures)
+    with pytest.raises(OSError, match="has changed since it was opened; was its data set prepared"):
+        split.gather(torch.arange(3))
+
+
 def test_sizes_are_stores_of_their_own(pictures, root):
     name = f"folder:{miniature.picture_folder(pictures, {'a': 3})}"
     with pytest.raises(FileNotFoundError, match="my pictures --size 9`"):

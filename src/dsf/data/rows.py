@@ -1,7 +1,7 @@
 """Single images of a shard, wherever it lies."""
 
 import math
-from io import FileIO
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ class ShardFile:
     It is no memory map. Each of those holds a file open, and ImageNet has more shards than a
     process may open files. What is touched of a map counts as this process's memory, in the end all
     of the data set; what is read stays with the system, which can drop it. And a file that was cut
-    short is an error here, not the death of the process.
+    short is an error here, not the death of the process; so is another that has taken its place.
 
     Args:
         path: of the file.
@@ -25,6 +25,7 @@ class ShardFile:
 
     def __init__(self, path: Path, start: int, shape: tuple[int, ...]) -> None:
         self.path, self.start, self.shape = path, start, shape
+        self.modified = _modified(path)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -47,15 +48,21 @@ def copy_rows(shard: Shard, rows: Integers, target: Bytes, places: Integers) -> 
         return
     length = math.prod(shard.shape[1:])
     with open(shard.path, "rb", buffering=0) as file:
+        if _modified(file.fileno()) != shard.modified:
+            raise _changed(shard.path)
         for row, place in pairs:
             file.seek(shard.start + row * length)
-            _fill(file, memoryview(target[place]).cast("B"))
+            rest = memoryview(target[place]).cast("B")
+            while rest:
+                count = file.readinto(rest)
+                if not count:
+                    raise _changed(shard.path)
+                rest = rest[count:]
 
 
-def _fill(file: FileIO, target: memoryview) -> None:
-    done = 0
-    while done < len(target):
-        count = file.readinto(target[done:])
-        if not count:
-            raise OSError(f"{file.name} has become shorter since it was opened")
-        done += count
+def _modified(file: Path | int) -> int:
+    return int(os.stat(file).st_mtime)  # whole seconds, all that some network drives keep
+
+
+def _changed(path: Path) -> OSError:
+    return OSError(f"{path} has changed since it was opened; was its data set prepared again?")
