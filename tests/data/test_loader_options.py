@@ -136,6 +136,8 @@ class TestData:
             (images(0), "images must be square, and some"),
             ((images(), torch.zeros(22, dtype=torch.int64)), r"labels must be integers of shape"),
             ((images(), torch.zeros(23)), "got torch.float32"),
+            ((images(), [0] * 23), "labels must be a tensor; got list, of which torch.tensor"),
+            ((images().numpy(), torch.zeros(23)), "images must be a tensor; got ndarray"),
             ([1, 2], "data must be the name of a data set, .* got list"),
             ("nowhere", "data set must be one of"),
         ],

@@ -172,7 +172,10 @@ class ViewLoader:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on at the place that ``state_dict`` told."""
-        for name, here in self._order().items():
+        order = self._order()
+        if missing := [name for name in ("epoch", "batch", *order) if name not in state]:
+            raise ValueError(f"state is of no ViewLoader: it has {[*state]}, but no {missing[0]!r}")
+        for name, here in order.items():
             if state[name] != here:
                 raise ValueError(
                     f"state is of another order of images: {name} is {state[name]} there, "

@@ -51,6 +51,12 @@ class Split:
             labels: (N,) integers, if any.
             name: of the split.
         """
+        for what, value in (("images", images), ("labels", labels)):
+            if not isinstance(value, Tensor) and value is not None:
+                raise ValueError(
+                    f"{what} must be a tensor; got {type(value).__name__}, of which torch.tensor "
+                    "makes one"
+                )
         if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] != 3:
             raise ValueError(
                 "images must be uint8 of shape (N, 3, S, S); "
