@@ -200,6 +200,13 @@ def test_damaged_pixels(tmp_path):
         read_square(tmp_path / "a.png", SIDE)
 
 
+def test_an_image_is_in_memory_once(tmp_path, monkeypatch):
+    """Of photographs several hundred megabytes are decoded at a time."""
+    path = save(tmp_path / "a.png", constant("RGB", (10, 20, 30)))
+    monkeypatch.delattr(Image.Image, "copy")
+    assert read_square(path, SIDE // 2)[0][0, 0].tolist() == [10, 20, 30]
+
+
 def test_numbers_without_a_range(tmp_path):
     path = save(tmp_path / "a.tif", Image.new("F", (SIDE, SIDE), 0.5))
     with pytest.raises(UnreadableImageError, match="has 32 bits a pixel, which have no agreed ran"):
