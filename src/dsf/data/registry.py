@@ -238,6 +238,6 @@ def _only_process(root: Path, wait: bool) -> Iterator[None]:
                 f"another process is preparing a data set in {root}; wait for it"
             ) from None
         except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise  # some network drives know no locks; whoever works there must take care
         yield
