@@ -12,6 +12,7 @@ have to give. At last a stream is begun in the middle of an epoch and compared i
 """
 
 import argparse
+import os
 import tempfile
 import threading
 import time
@@ -60,7 +61,8 @@ def open_store(folder: Path, images: int, size: int) -> Split:
 
 def resident_set() -> float:
     """MiB of memory that this process has now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 class Watch:

@@ -1,5 +1,7 @@
 import hashlib
 import os
+import threading
+import time
 import warnings
 
 import miniature
@@ -10,6 +12,7 @@ from PIL import Image
 
 from dsf.data import BrokenImagesError, load, open_store, prepare, writer
 from dsf.data.folder import FolderSource
+from dsf.data.images import read_square
 
 SIDE = 16
 
@@ -257,6 +260,38 @@ def test_a_folder_that_changed_is_prepared_again(pictures):
     miniature.picture_folder(pictures, {"b": 2})
     assert make(pictures).counts == {"train": 5}
     assert miniature.folders(first.path.parent) == [first.path.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux's sched_getaffinity")
+@pytest.mark.usefixtures("root")
+def test_as_many_images_are_decoded_at_a_time_as_there_are_cores_for_us(pictures, monkeypatch):
+    """A job with memory for 3 of 128 cores ends where 128 images are decoded."""
+    miniature.picture_folder(pictures, {"a": 20})
+    threads = set()
+
+    def read(path, size):
+        time.sleep(0.01)  # so that no thread is idle when the next one could be started
+        threads.add(threading.current_thread())
+        return read_square(path, size)
+
+    monkeypatch.setattr("dsf.data.pictures.read_square", read)
+    monkeypatch.setattr(os, "cpu_count", lambda: 128)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+    make(pictures)
+    assert len(threads) == 3
+
+
+@pytest.mark.usefixtures("root")
+def test_who_streams_while_it_is_prepared_again_gets_no_other_images(pictures):
+    miniature.picture_folder(pictures, {"a": 3})
+    first = make(pictures)
+    os.utime(first.path / "train-00000.npy", (0, 0))  # older than a second
+    split = first.split("train")
+    assert len(split.gather(torch.arange(3))) == 3
+    miniature.picture_folder(pictures, {"b": 2})
+    make(pictures)
+    with pytest.raises(OSError, match="has changed since it was opened; was its data set prepared"):
+        split.gather(torch.arange(3))
 
 
 def test_sizes_are_stores_of_their_own(pictures, root):

@@ -128,6 +128,20 @@ def test_all_orientations_as_pillow_turns_them(tmp_path):
         assert np.array_equal(read_square(path, SIDE)[0], expected)
 
 
+@pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA", "CMYK"])
+def test_turned_tiffs_are_not_sheared(tmp_path, mode):
+    """Pillow turns them itself, and gets those that it maps into memory wrong."""
+    pixels = np.zeros((SIDE // 2, SIDE, 3), np.uint8)
+    pixels[:, : SIDE // 2] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera's left is up
+    path = save(tmp_path / "a.tif", Image.fromarray(pixels).convert(mode), exif=exif)
+    square, size = read_square(path, SIDE)
+    assert size == (SIDE, SIDE // 2)
+    assert square[0].min() == 255
+    assert square[-1].max() == 0
+
+
 def test_squashing_averages_instead_of_skipping_pixels(tmp_path):
     stripes = np.zeros((64, 96, 3), np.uint8)
     stripes[:, ::2] = 255
@@ -184,6 +198,13 @@ def test_damaged_pixels(tmp_path):
     (tmp_path / "a.png").write_bytes(data)
     with pytest.raises(UnreadableImageError, match="is truncated or damaged: "):
         read_square(tmp_path / "a.png", SIDE)
+
+
+def test_an_image_is_in_memory_once(tmp_path, monkeypatch):
+    """Of photographs several hundred megabytes are decoded at a time."""
+    path = save(tmp_path / "a.png", constant("RGB", (10, 20, 30)))
+    monkeypatch.delattr(Image.Image, "copy")
+    assert read_square(path, SIDE // 2)[0][0, 0].tolist() == [10, 20, 30]
 
 
 def test_numbers_without_a_range(tmp_path):

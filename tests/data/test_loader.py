@@ -168,6 +168,11 @@ class TestResume:
         with pytest.raises(ValueError, match=message):
             make(**change).load_state_dict(make().state_dict())
 
+    def test_the_state_of_something_else(self):
+        message = r"state is of no ViewLoader: it has \['epoch', 'step'\], but no 'batch'"
+        with pytest.raises(ValueError, match=message):
+            make().load_state_dict({"epoch": 1, "step": 2})
+
 
 class TestProcesses:
     def test_share_the_images(self):

@@ -1,8 +1,11 @@
+import threading
+
 import pytest
 import torch
 from loaders import RECIPE, images, make, same
 from PIL import Image
 
+import dsf.data
 from dsf.data.augment import MultiCrop, TwoSides, Views
 
 
@@ -68,12 +71,16 @@ class TestData:
         assert len(loader) == 2
         assert loader.split.classes[0] == "airplane"
 
-    def test_a_folder_is_prepared(self, root, tmp_path):
+    @pytest.fixture
+    def folder(self, root, tmp_path):
         folder = tmp_path / "pictures"
         for index in range(6):
             (folder / f"class{index % 2}").mkdir(parents=True, exist_ok=True)
             picture = Image.effect_noise((40, 20), 50).convert("RGB")
             picture.save(folder / f"class{index % 2}" / f"{index}.png")
+        return folder
+
+    def test_a_folder_is_prepared(self, folder):
         loader = make(folder, 2, stored_size=16)
         assert loader.split.sizes().tolist() == [[20, 40]] * 6
         batches = list(loader)
@@ -90,6 +97,31 @@ class TestData:
             with pytest.raises(ValueError, match=r"size must be in \[1, "):
                 make(either, 2, stored_size=0)
 
+    def test_a_folder_waits_for_whoever_prepares_it(self, folder, root):
+        """As the processes of torchrun do, which all come at once."""
+        fcntl = pytest.importorskip("fcntl")
+        root.mkdir()
+        with open(root / ".lock", "w") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            released = threading.Event()
+
+            def release():
+                released.set()
+                fcntl.flock(other, fcntl.LOCK_UN)
+
+            threading.Timer(0.2, release).start()
+            make(folder, 2, stored_size=16)
+            assert released.is_set()
+
+    def test_broken_images_are_left_out_by_what_the_message_says(self, folder):
+        (folder / "class0" / "broken.png").write_bytes(b"no picture")
+        with pytest.raises(ValueError, match="1 of 7 images cannot be read") as error:
+            make(folder, 2, stored_size=16)
+        advice = str(error.value).partition("leave them out with ")[2]
+        assert advice == f"dsf.data.prepare('folder:{folder}', size=16, skip_broken=True)"
+        eval(advice, {"dsf": dsf})
+        assert len(make(folder, 2).split) == 6
+
     def test_memory_formats_make_no_difference(self):
         data = images()
         other = data.contiguous(memory_format=torch.channels_last)
@@ -104,6 +136,8 @@ class TestData:
             (images(0), "images must be square, and some"),
             ((images(), torch.zeros(22, dtype=torch.int64)), r"labels must be integers of shape"),
             ((images(), torch.zeros(23)), "got torch.float32"),
+            ((images(), [0] * 23), "labels must be a tensor; got list, of which torch.tensor"),
+            ((images().numpy(), torch.zeros(23)), "images must be a tensor; got ndarray"),
             ([1, 2], "data must be the name of a data set, .* got list"),
             ("nowhere", "data set must be one of"),
         ],

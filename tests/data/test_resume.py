@@ -1,5 +1,7 @@
 """Killed at any point and started again, ``prepare`` ends in the same bytes."""
 
+import errno
+import os
 import resource
 import signal
 import subprocess
@@ -142,6 +144,22 @@ def test_one_process_at_a_time(tmp_path, root):
         with pytest.raises(BlockingIOError, match="another process is preparing a data set in"):
             prepare(name, size=8)
     prepare(name, size=8)
+
+
+@pytest.mark.parametrize("known", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+@pytest.mark.usefixtures("root")
+def test_drives_that_know_no_locks(tmp_path, monkeypatch, known):
+    """ENOSYS is what Lustre says where it was mounted without them."""
+
+    def flock(file, operation):
+        raise OSError(known, os.strerror(known))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', IMAGES)}"
+    prepare(name, size=8)
+    known = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        prepare(name, size=8)
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,6 +91,15 @@ def test_gather_picks_across_shards_in_the_order_asked(path, arrays):
     for wrong in (-1, 23):
         with pytest.raises(ValueError, match=r"indices must be in \[0, 23\)"):
             split.gather(torch.tensor([0, wrong]))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_a_split_keeps_no_file_open(path):
+    """ImageNet has 2,880 shards, and a process may have 1,024 files open."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    split = Store(path).split("train")
+    list(split.stream(torch.arange(23).split(4)))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_unlabelled_images_with_sizes(tmp_path):

@@ -1,3 +1,4 @@
+import os
 import threading
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 
 from dsf.data import Split
+from dsf.data.rows import ShardFile
 
 SIZE = 6
 
@@ -15,14 +17,15 @@ def threads():
 
 
 def make(folder, count=23, size=SIZE, shard=7):
-    """A split of memory maps."""
+    """A split of files."""
     pixels = np.random.default_rng(0).integers(0, 256, (count, size, size, 3), dtype=np.uint8)
-    maps = []
+    shards = []
     for number, start in enumerate(range(0, count, shard)):
         path = folder / f"{number}.npy"
         np.save(path, pixels[start : start + shard])
-        maps.append(np.load(path, mmap_mode="r"))
-    return Split("train", maps), torch.from_numpy(pixels).permute(0, 3, 1, 2)
+        header = np.load(path, mmap_mode="r")
+        shards.append(ShardFile(path, header.offset, header.shape))
+    return Split("train", shards), torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
 @pytest.fixture
@@ -42,11 +45,11 @@ def test_the_order_of_its_batches(split, ahead):
         assert images.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_slices_and_arrays_are_read_too(split):
+def test_arrays_maps_and_slices_are_read_too(split, tmp_path):
     split, whole = split
-    (first, *others) = split._shards
-    mixed = Split("train", [first[2:], np.array(others[0]), others[1][::-1]])
-    expected = torch.cat([whole[2:7], whole[7:14], whole[14:21].flip(0)])
+    first, *others = (np.load(tmp_path / f"{number}.npy", mmap_mode="r") for number in range(3))
+    mixed = Split("train", [first[2:], np.array(others[0]), others[1][::-1], split._shards[3]])
+    expected = torch.cat([whole[2:7], whole[7:14], whole[14:21].flip(0), whole[21:]])
     indices = torch.randperm(len(mixed))
     assert torch.equal(mixed.gather(indices), expected[indices])
 
@@ -98,8 +101,10 @@ def test_ahead(split):
 
 def test_a_file_that_was_cut_short(split, tmp_path):
     path = tmp_path / "1.npy"
+    before = path.stat()
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(OSError, match="has become shorter since it was opened"):
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(OSError, match="1.npy has changed since it was opened"):
         split[0].gather(torch.tensor([0, 13]))
     assert torch.equal(split[0].gather(torch.tensor([12])), split[1][12:13])
 

@@ -49,20 +49,21 @@ def test_sets_that_are_not_prepared():
     assert "dsf data prepare imagenette --size 256" in known.missing
     assert find_images(load_recipe("imagenette-dsf", ["data.size=160"])).side == 160
     assert find_images(load_recipe("cifar10-dsf")).squashed is False
-    unknown = find_images(load_recipe("imagenet100-dsf"))
-    assert unknown.count is None
-    assert find_images(load_recipe("imagenet100-dsf", ["data.limit=126689"])).count == 126689
+    assert find_images(load_recipe("imagenet100-dsf")).count == 126689
+    folder = "data.name=folder:/nowhere"
+    assert find_images(load_recipe("imagenet100-dsf", [folder])).count is None
+    assert find_images(load_recipe("imagenet100-dsf", [folder, "data.limit=999"])).count == 999
 
 
 @pytest.mark.usefixtures("nothing_prepared")
 def test_an_unknown_number_of_images_leaves_only_the_time_open():
     overrides = [key for key in tiny.SETTINGS if not key.startswith("data.limit")]
-    settings = load_recipe("demo", [*overrides, "data.name=imagenet100", "data.size=16"])
+    settings = load_recipe("demo", [*overrides, "data.name=folder:/nowhere", "data.size=16"])
     found = estimate(settings, steps=1)
     assert (found.steps_per_epoch, found.seconds) == (None, None)
     first, missing, *others = lines(found)
     assert first == "data        images of 16 pixels, how many is not known"
-    assert "run `dsf data prepare imagenet100 --size 16`" in missing
+    assert "there is no folder /nowhere" in missing
     assert "time        not known without the number of images: data.limit=N says it" in others
     assert found.cost.images_per_second > 0
 

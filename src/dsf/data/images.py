@@ -42,7 +42,8 @@ def read_square(path: Path, size: int) -> tuple[Bytes, tuple[int, int]]:
     try:
         if not path.stat().st_size:
             raise UnreadableImageError("is empty (0 bytes)")
-        with Image.open(path) as image:
+        # Not by its name: Pillow then maps some files, and shears those TIFFs that it must turn.
+        with path.open("rb") as file, Image.open(file) as image:
             pixels = image.width * image.height
             if pixels > MAX_PIXELS:
                 raise UnreadableImageError(_gigantic(f"{image.width} x {image.height} pixels"))
@@ -91,5 +92,5 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image).convert("RGB")
-    return image.convert("RGB")
+        image = Image.alpha_composite(white, image)
+    return image if image.mode == "RGB" else image.convert("RGB")  # which would copy it

@@ -17,6 +17,7 @@ from dsf.data.registry import EMBEDDED, SeveralSizesError, load, open_store, pre
 from dsf.data.sampler import EpochSampler
 from dsf.data.split import Split
 from dsf.data.stream import Batch
+from dsf.data.writer import BrokenImagesError
 
 Images = str | Path | Split | Tensor | tuple[Tensor, Tensor]
 Kinds = str | Recipe | tuple[str | Recipe, str | Recipe] | nn.Module
@@ -49,8 +50,8 @@ class ViewLoader:
     Args:
         data: the name of a prepared data set, as ``"cifar10"`` or ``"folder:PATH"``, or
             ``"embedded"``; a ``Path``, a folder of images, which is prepared here if it is not, by
-            one process at a time; a ``Split``; uint8 images (N, 3, S, S), or a pair of them and
-            labels (N,).
+            one process while the others wait; a ``Split``; uint8 images (N, 3, S, S), or a pair of
+            them and labels (N,).
         batch_size: images a batch and process.
         views: M.
         recipe: a ``dsf.data.augment.Recipe`` or its name; a pair, the second for the second half of
@@ -171,7 +172,10 @@ class ViewLoader:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on at the place that ``state_dict`` told."""
-        for name, here in self._order().items():
+        order = self._order()
+        if missing := [name for name in ("epoch", "batch", *order) if name not in state]:
+            raise ValueError(f"state is of no ViewLoader: it has {[*state]}, but no {missing[0]!r}")
+        for name, here in order.items():
             if state[name] != here:
                 raise ValueError(
                     f"state is of another order of images: {name} is {state[name]} there, "
@@ -242,7 +246,11 @@ def _opened(data: Images, split: str, size: int | None) -> Split:
     if isinstance(data, Path):
         name = f"{PREFIX}{data}"
         size = _prepared_size(name) if size is None else size
-        return prepare(name, size=size).split(split)
+        try:
+            return prepare(name, size=size, wait=True).split(split)
+        except BrokenImagesError as error:
+            choice = f"dsf.data.prepare({name!r}, size={size}, skip_broken=True)"
+            raise ValueError(error.explain(choice)) from error
     if isinstance(data, Tensor):
         return Split.of_tensors(data)
     if isinstance(data, tuple) and len(data) == 2:

@@ -52,13 +52,13 @@ class PictureSource(Source):
         self.fingerprint = self._fingerprint()
 
     def read(self, split: str, start: int, stop: int, advance: Advance) -> Chunk:
-        """The images from ``start`` to ``stop``, decoded on all cores."""
+        """The images from ``start`` to ``stop``, decoded on all cores that there are for us."""
         kept: list[Item] = []
         images: list[Bytes] = []
         sizes: list[tuple[int, int]] = []
         left_out: list[LeftOut] = []
         items = self.items[split][start:stop]
-        with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        with warnings.catch_warnings(), ThreadPoolExecutor(cores()) as pool:
             # Pillow's doubts about size and EXIF: the first is checked, the second does not matter.
             warnings.filterwarnings("ignore", module="PIL")
             for item, result in zip(items, pool.map(self._decode, items), strict=True):
@@ -93,6 +93,13 @@ class PictureSource(Source):
             for path, label in items:
                 digest.update(repr((split, self._relative(path), label, *_state(path))).encode())
         return digest.hexdigest()
+
+
+def cores() -> int:
+    """Those that this process may use: a cluster's job has some of many, and memory for as many."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def subfolders(folder: Path) -> list[Path]:

@@ -110,6 +110,7 @@ def prepare(
     skip_broken: bool = False,
     progress: Progress | None = None,
     begin: Callable[[], None] = lambda: None,
+    wait: bool = False,
 ) -> Store:
     """Make sure that a data set has a complete, verified store, and open it.
 
@@ -124,6 +125,7 @@ def prepare(
         skip_broken: leave unreadable images out instead of raising ``BrokenImagesError``.
         progress: how to tell about it; silent by default.
         begin: called once the images are found, before they are read.
+        wait: for another process that is preparing, instead of raising ``BlockingIOError``.
     """
     data_set = (name if isinstance(name, DataSet) else find(name)).at(size)
     progress = progress or Progress()
@@ -131,7 +133,7 @@ def prepare(
     root = data_root()
     path = root / data_set.store_name
     downloads = root / f"{data_set.store_name}.download"
-    with _only_process(root):
+    with _only_process(root, wait):
         store = _verified(path, data_set, title, progress)
         if store is None or not data_set.fixed:
             request = Request(source, data_set.image_size, downloads, progress)
@@ -222,7 +224,7 @@ def _only_size(name: str, data_set: DataSet) -> Path:
 
 
 @contextmanager
-def _only_process(root: Path) -> Iterator[None]:
+def _only_process(root: Path, wait: bool) -> Iterator[None]:
     """Hold the folder for this process; whoever is killed lets go of it."""
     root.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
@@ -230,12 +232,12 @@ def _only_process(root: Path) -> Iterator[None]:
         return
     with open(root / ".lock", "w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise BlockingIOError(
                 f"another process is preparing a data set in {root}; wait for it"
             ) from None
         except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise  # some network drives know no locks; whoever works there must take care
         yield

@@ -1,46 +1,68 @@
 """Single images of a shard, wherever it lies."""
 
-import mmap
+import math
 import os
+from pathlib import Path
 
 import numpy as np
 
 from dsf.data.source import Bytes, Integers
 
 
-def copy_rows(shard: Bytes, rows: Integers, target: Bytes, places: Integers) -> None:
-    """target[places] = shard[rows], image by image, without a copy in between.
+class ShardFile:
+    """A shard in a file, read as it is asked for.
 
-    A file that is mapped into memory is read instead. What is touched of a map counts as this
-    process's memory, in the end all of the data set; what is read stays with the system, which can
-    drop it. And a file that was cut short is an error then, not the death of the process.
+    It is no memory map. Each of those holds a file open, and ImageNet has more shards than a
+    process may open files. What is touched of a map counts as this process's memory, in the end all
+    of the data set; what is read stays with the system, which can drop it. And a file that was cut
+    short is an error here, not the death of the process; so is another that has taken its place.
+
+    Args:
+        path: of the file.
+        start: where the images begin in it.
+        shape: (n, H, W, 3).
     """
+
+    def __init__(self, path: Path, start: int, shape: tuple[int, ...]) -> None:
+        self.path, self.start, self.shape = path, start, shape
+        self.modified = _modified(path)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that all images take."""
+        return math.prod(self.shape)
+
+
+Shard = Bytes | ShardFile
+
+
+def copy_rows(shard: Shard, rows: Integers, target: Bytes, places: Integers) -> None:
+    """target[places] = shard[rows], image by image, without a copy in between."""
     pairs = zip(rows.tolist(), places.tolist(), strict=True)
-    found = _place_on_disk(shard)
-    if found is None:
+    if not isinstance(shard, ShardFile):
         for row, place in pairs:
             np.copyto(target[place], shard[row])
         return
-    path, start = found
-    length = shard[0].nbytes
-    with open(path, "rb", buffering=0) as file:
+    length = math.prod(shard.shape[1:])
+    with open(shard.path, "rb", buffering=0) as file:
+        if _modified(file.fileno()) != shard.modified:
+            raise _changed(shard.path)
         for row, place in pairs:
-            _read_at(file.fileno(), start + row * length, memoryview(target[place]).cast("B"))
+            file.seek(shard.start + row * length)
+            rest = memoryview(target[place]).cast("B")
+            while rest:
+                count = file.readinto(rest)
+                if not count:
+                    raise _changed(shard.path)
+                rest = rest[count:]
 
 
-def _read_at(file: int, start: int, target: memoryview) -> None:
-    done = 0
-    while done < len(target):
-        count = os.preadv(file, [target[done:]], start + done)
-        if count == 0:
-            raise OSError("a shard of the store has become shorter since it was opened")
-        done += count
+def _modified(file: Path | int) -> int:
+    return int(os.stat(file).st_mtime)  # whole seconds, all that some network drives keep
 
 
-def _place_on_disk(shard: Bytes) -> tuple[str, int] | None:
-    """The file of a memory map, and where the images begin; a slice does not know its place."""
-    if not (isinstance(shard, np.memmap) and isinstance(shard.base, mmap.mmap)):
-        return None
-    if shard.filename is None or not shard.flags.c_contiguous or not hasattr(os, "preadv"):
-        return None
-    return str(shard.filename), int(shard.offset)
+def _changed(path: Path) -> OSError:
+    return OSError(f"{path} has changed since it was opened; was its data set prepared again?")

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dsf.data.rows import copy_rows
-from dsf.data.source import Bytes, Integers
+from dsf.data.rows import Shard, copy_rows
+from dsf.data.source import Integers
 from dsf.data.stream import Batch, stream
 
 Device = torch.device | str
@@ -19,7 +19,7 @@ class Split:
 
     Args:
         name: ``"train"``, say.
-        shards: the images, each (n, H, W, 3) in uint8; memory maps will do.
+        shards: the images, each (n, H, W, 3) in uint8: arrays, or what a ``Store`` has.
         labels: (N,), or None without labels.
         sizes: (N, 2), heights and widths before the images were squashed to a square, or None.
         classes: the names of the classes.
@@ -29,7 +29,7 @@ class Split:
     def __init__(
         self,
         name: str,
-        shards: Sequence[Bytes],
+        shards: Sequence[Shard],
         labels: Integers | None = None,
         sizes: Integers | None = None,
         classes: Sequence[str] = (),
@@ -51,6 +51,12 @@ class Split:
             labels: (N,) integers, if any.
             name: of the split.
         """
+        for what, value in (("images", images), ("labels", labels)):
+            if not isinstance(value, Tensor) and value is not None:
+                raise ValueError(
+                    f"{what} must be a tensor; got {type(value).__name__}, of which torch.tensor "
+                    "makes one"
+                )
         if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] != 3:
             raise ValueError(
                 "images must be uint8 of shape (N, 3, S, S); "

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsf import files
+from dsf.data.rows import ShardFile
 from dsf.data.source import Advance, Content, LeftOut
 from dsf.data.split import Split
 
@@ -93,15 +94,12 @@ class Store:
         return str(self.manifest.get("note", ""))
 
     def split(self, name: str) -> Split:
-        """One split, its images as memory maps."""
+        """One split, its images where they lie."""
         entry = self.manifest["splits"].get(name)
         if entry is None:
             raise ValueError(f"split must be one of {tuple(self.counts)}; got {name!r}")
         shape = (self.image_size, self.image_size, 3)
-        shards = [
-            self._load(shard["file"], np.uint8, (shard["count"], *shape), mapped=True)
-            for shard in entry["shards"]
-        ]
+        shards = [self._shard(shard["file"], (shard["count"], *shape)) for shard in entry["shards"]]
         count, labels, sizes = entry["count"], entry["labels"], entry["sizes"]
         return Split(
             name,
@@ -135,6 +133,11 @@ class Store:
             raise ValueError(
                 f"{self.path}: {what} is damaged: sha256 {have}, the manifest says {expected}"
             )
+
+    def _shard(self, file: str, shape: tuple[int, ...]) -> ShardFile:
+        header = self._load(file, np.uint8, shape, mapped=True)
+        assert isinstance(header, np.memmap)
+        return ShardFile(self.path / file, header.offset, shape)
 
     def _load(
         self, file: str, dtype: type, shape: tuple[int, ...], mapped: bool = False

@@ -104,3 +104,10 @@ def test_folders_of_classes(numbers):
     assert folders_of_classes(numbers, there) == numbers
     assert folders_of_classes(words, words) == words
     assert folders_of_classes(["cat", "dog"], there) == ["cat", "dog"]
+
+
+@pytest.mark.usefixtures("root")
+def test_training_images_that_are_not_all(expected):
+    """Each class has its folder before all of an archive is unpacked."""
+    with pytest.raises(ValueError, match="not hold all of imagenet100: 100 train .* be 126,689"):
+        prepare("imagenet100", str(expected.folder), size=SIDE)

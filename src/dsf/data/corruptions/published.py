@@ -1,6 +1,5 @@
 """The published files: CIFAR-10-C's arrays and ImageNet-C's folders."""
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from torch import Tensor
 from dsf.data.corruptions.apply import check_name, check_severity
 from dsf.data.corruptions.constants import SEVERITIES
 from dsf.data.images import EXTENSIONS, UnreadableImageError, read_square
+from dsf.data.pictures import cores
 from dsf.data.sets.numbers import folders_of_classes
 
 _LABELS = "labels.npy"
@@ -154,7 +154,7 @@ def _pictures(folder: Path, classes: Sequence[str] | None, size: int) -> Publish
         labels += [label] * len(found)
 
     def read(start: int, stop: int) -> Tensor:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(cores()) as pool:
             pixels = np.stack(list(pool.map(lambda path: _read(path, size), paths[start:stop])))
         return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 

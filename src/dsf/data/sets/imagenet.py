@@ -47,11 +47,11 @@ IMAGENET = DataSet(
 )
 IMAGENET100 = DataSet(
     "imagenet100",
-    "a hundred classes of ImageNet (Tian et al., 2020)",
+    "131,689 photographs in a hundred classes of ImageNet (Tian et al., 2020)",
     partial(open_source, _IMAGENET100, True),
     224,
     resizable=True,
-    splits={"test": 5000},
+    splits={"train": 126689, "test": 5000},
     citation=f"{_CITATION}; classes of Tian, Krishnan, Isola: Contrastive multiview coding. "
     "ECCV 2020",
     home=_HOME,
