@@ -59,7 +59,8 @@ def test_runs_wait_for_what_they_need(start, tmp_path):
 @pytest.mark.slow
 def test_asked_to_stop_all_save_and_go_on(start, tmp_path):
     method = tiny_plan.METHODS["dsf"]
-    long = [*method["overrides"], "epochs=25", "log_every=1"]
+    # Long enough for the other to begin while one trains, on however busy a machine.
+    long = [*method["overrides"], "epochs=1000", "log_every=1"]
     changes = {
         "methods": {"dsf": method | {"overrides": long}},
         "runs": {
