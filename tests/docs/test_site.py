@@ -18,11 +18,11 @@ PAGES = ("index.html", "idea.html", "math.html", "results.html", "api/losses.htm
 def site(tmp_path_factory):
     """The site, built without a warning."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    # Without --quiet, under which --strict counts no warnings.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
-    assert not run.stderr
     return folder
 
 
