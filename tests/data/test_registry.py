@@ -107,11 +107,13 @@ def test_a_store_whose_manifest_is_damaged(tmp_path, root):
 
 
 def test_a_damaged_store_says_how_it_is_mended(tmp_path, root):
-    name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', {'a': 2})}"
+    name = f"folder:{miniature.picture_folder(tmp_path / 'my pictures', {'a': 2})}"
+    with pytest.raises(FileNotFoundError, match=f"run `dsf data prepare '{name}'`$"):
+        load(name)
     store = prepare(name, size=8)
     (store.path / "train-00000.npy").unlink()
     for size, option in ((None, ""), (8, " --size 8")):
-        message = f"is missing; .*says .*`dsf data prepare {name}{option}` makes it again"
+        message = f"is missing; .*says .*`dsf data prepare '{name}'{option}` makes it again"
         with pytest.raises(ValueError, match=message):
             load(name, size=size)
 
