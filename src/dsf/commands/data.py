@@ -86,7 +86,11 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("name", metavar="NAME", help=_NAME)
     parser.add_argument(
-        "overrides", metavar="KEY=VALUE", nargs="*", help="settings of a training recipe"
+        "overrides",
+        metavar="KEY=VALUE",
+        nargs="*",
+        default=[],
+        help="settings of a training recipe",
     )
     parser.add_argument(
         "-o", dest="output", type=Path, required=True, metavar="FILE", help=".png, .jpg or .webp"
