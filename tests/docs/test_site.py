@@ -52,6 +52,7 @@ def test_files_of_the_repository_lie_beside_the_pages(site):
 def test_references_have_what_the_packages_export(site):
     for package, name in (("vmf", "fit_views"), ("losses", "DSFLoss"), ("experiments", "train")):
         assert f'id="dsf.{package}.{name}"' in (site / "api" / f"{package}.html").read_text()
+    assert "one_minus_cos" in (site / "api" / "vmf.html").read_text()  # what all divergences take
 
 
 def test_examples_of_docstrings_are_code(site):
