@@ -89,7 +89,7 @@ figures: $(STAMP) ## draw the pictures of the site
 
 # What is silenced is news of other programs, not a warning about this site.
 docs: $(STAMP) ## build the site in site/; warnings are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo site/index.html
 
 links: $(STAMP) ## list the links that lead elsewhere; nothing is fetched

@@ -90,6 +90,15 @@ def test_wrong_calls(capsys, arguments):
     assert "--help`" in errors
 
 
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [(["eval"], "RUN|ENCODER|FILE"), (["data", "show"], "NAME, -o"), (["bench"], "WHAT")],
+)
+def test_only_what_is_required_is_asked_for(capsys, arguments, missing):
+    assert cli.main(arguments) == 2
+    assert f"arguments are required: {missing}; see" in capsys.readouterr().err
+
+
 def test_a_reader_that_stops_reading():
     reader, writer = os.pipe()
     os.close(reader)

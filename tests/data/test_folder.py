@@ -315,3 +315,13 @@ def test_names_that_are_not_text(pictures):
         pass
     store = make(pictures, skip_broken=True)
     assert [os.fsencode(entry.path) for entry in store.left_out] == [b"a/caf\xe9.png"]
+
+
+@pytest.mark.usefixtures("root")
+def test_classes_are_text(pictures):
+    """They stand in pages and figures, which no other bytes can."""
+    miniature.picture_folder(pictures, {"a": 1, "b": 1})
+    os.rename(pictures / "a", os.fsencode(pictures) + b"/caf\xe9")
+    store = make(pictures)
+    assert store.classes == ("b", "caf\\xe9")
+    assert store.split("train").labels().tolist() == [0, 1]

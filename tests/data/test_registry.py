@@ -4,6 +4,7 @@ import miniature
 import pytest
 
 from dsf.data import data_root, load, open_store, prepare, registry
+from dsf.data.layout import search_folders
 from dsf.data.progress import Lines
 
 
@@ -18,6 +19,21 @@ def test_where_stores_lie(monkeypatch, tmp_path):
     assert data_root() == Path("/cache/dsf")
     monkeypatch.setenv("DSF_DATA", "~/stores")
     assert data_root() == Path("/home/someone/stores")
+
+
+def test_a_user_without_a_home(monkeypatch, tmp_path):
+    """As in a container that runs under some number."""
+
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for variable in ("HOME", "DSF_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ValueError, match="DSF_DATA must say where stores lie"):
+        data_root()
+    monkeypatch.setenv("DSF_DATA", str(tmp_path))
+    assert search_folders()[0] == data_root() == tmp_path
 
 
 @pytest.mark.usefixtures("root")
@@ -107,11 +123,13 @@ def test_a_store_whose_manifest_is_damaged(tmp_path, root):
 
 
 def test_a_damaged_store_says_how_it_is_mended(tmp_path, root):
-    name = f"folder:{miniature.picture_folder(tmp_path / 'pictures', {'a': 2})}"
+    name = f"folder:{miniature.picture_folder(tmp_path / 'my pictures', {'a': 2})}"
+    with pytest.raises(FileNotFoundError, match=f"run `dsf data prepare '{name}'`$"):
+        load(name)
     store = prepare(name, size=8)
     (store.path / "train-00000.npy").unlink()
     for size, option in ((None, ""), (8, " --size 8")):
-        message = f"is missing; .*says .*`dsf data prepare {name}{option}` makes it again"
+        message = f"is missing; .*says .*`dsf data prepare '{name}'{option}` makes it again"
         with pytest.raises(ValueError, match=message):
             load(name, size=size)
 

@@ -11,7 +11,7 @@ from dsf.data.stale import stale_note
 
 @pytest.fixture
 def photos(tmp_path, root):
-    return miniature.picture_folder(tmp_path / "photos", {"a": 3, "b": 2})
+    return miniature.picture_folder(tmp_path / "my photos", {"a": 3, "b": 2})
 
 
 def touch(path):
@@ -34,7 +34,7 @@ def test_what_has_changed(photos, change, counted):
     prepare(name, size=8)
     assert stale_note(name) is None
     change(photos)
-    command = f"dsf data prepare {name} --size 8"
+    command = f"dsf data prepare '{name}' --size 8"
     assert stale_note(name) == (
         f"{name} has changed since its store was prepared, {date.today()}{counted}; "
         f"`{command}` takes that in"
@@ -46,7 +46,7 @@ def test_preparing_again_mends_it(photos):
     prepare(name)
     prepare(name, size=8)
     miniature.picture_folder(photos, {"c": 1})
-    assert f"`dsf data prepare {name}`" in stale_note(name, 256)  # the size that nobody has to say
+    assert f"`dsf data prepare '{name}'`" in stale_note(name, 256)  # the usual size
     prepare(name, size=8)
     assert stale_note(name, 8) is None
     assert stale_note(name, 256) is not None

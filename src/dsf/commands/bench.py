@@ -38,7 +38,9 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument(
         "recipe", metavar="RECIPE", nargs="?", help="which (cifar10-dsf on a GPU, else demo)"
     )
-    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to change")
+    parser.add_argument(
+        "overrides", metavar="KEY=VALUE", nargs="*", default=[], help="settings to change"
+    )
     parser.add_argument("--steps", type=positive, help="how many to measure (200 on a GPU, else 5)")
     parser.add_argument("--profile", action="store_true", help="list the GPU's kernels too")
     parser.add_argument(

@@ -86,7 +86,11 @@ def _add_show(verbs: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("name", metavar="NAME", help=_NAME)
     parser.add_argument(
-        "overrides", metavar="KEY=VALUE", nargs="*", help="settings of a training recipe"
+        "overrides",
+        metavar="KEY=VALUE",
+        nargs="*",
+        default=[],
+        help="settings of a training recipe",
     )
     parser.add_argument(
         "-o", dest="output", type=Path, required=True, metavar="FILE", help=".png, .jpg or .webp"
@@ -115,7 +119,8 @@ def _list(options: argparse.Namespace) -> None:
     from dsf.data.registry import EMBEDDED, is_begun, stores
 
     rows = [("name", "images", "size", "store")]
-    found = list(stores())
+    with asked():
+        found = list(stores())
     for name, store in sorted(found, key=lambda entry: (entry[0], str(entry[1]))):
         if isinstance(store, Store):
             size = str(store.image_size)
@@ -141,9 +146,10 @@ def _list(options: argparse.Namespace) -> None:
 def _shortened(name: str) -> str:
     """A name that means the same, with ~ for the user's folder."""
     from dsf.data.folder import PREFIX
+    from dsf.data.layout import home
 
-    home = f"{PREFIX}{Path.home()}/"
-    return f"{PREFIX}~/{name.removeprefix(home)}" if name.startswith(home) else name
+    start = f"{PREFIX}{home()}/"
+    return f"{PREFIX}~/{name.removeprefix(start)}" if name.startswith(start) else name
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:

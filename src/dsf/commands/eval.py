@@ -42,7 +42,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     # What belongs to one evaluation stands beside it in the description.
     beside = argparse.SUPPRESS
     parser.add_argument("source", metavar="RUN|ENCODER|FILE", help=beside)
-    parser.add_argument("names", metavar="EVALUATION", nargs="*", help=beside)
+    parser.add_argument("names", metavar="EVALUATION", nargs="*", default=[], help=beside)
     parser.add_argument("--k", type=positive, help=beside)
     parser.add_argument("--leave-one-out", action="store_true", default=None, help=beside)
     parser.add_argument("--linear", choices=("fast", "paper"), help=beside)

@@ -29,7 +29,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         description=_DESCRIPTION,
         example=_EXAMPLE,
     )
-    parser.add_argument("words", metavar="GROUP|RUN", nargs="*", help="what, or `all`")
+    parser.add_argument("words", metavar="GROUP|RUN", nargs="*", default=[], help="what, or `all`")
     parser.add_argument("--list", action="store_true", help="show where the runs stand")
     parser.add_argument(
         "--render", action="store_true", help="only write the document, of all plans"

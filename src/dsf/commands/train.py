@@ -30,7 +30,9 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument(
         "recipe", metavar="RECIPE", nargs="?", help="a recipe's name, or a .yaml file"
     )
-    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to change")
+    parser.add_argument(
+        "overrides", metavar="KEY=VALUE", nargs="*", default=[], help="settings to change"
+    )
     parser.add_argument(
         "-o",
         "--run",

@@ -48,7 +48,9 @@ class FolderSource(PictureSource):
             if not files:
                 raise ValueError(f"{folders[split]} has no images ({_extensions()})")
         self.ignored = _ignored(path)
-        super().__init__(path, size, classes, items, f"{PREFIX}{path}")
+        # Folders may be named by any bytes; classes stand in pages and figures, which are text.
+        shown = [os.fsencode(name).decode(errors="backslashreplace") for name in classes]
+        super().__init__(path, size, shown, items, f"{PREFIX}{path}")
 
 
 def folder_path(name: str) -> Path:

@@ -12,12 +12,21 @@ def data_root() -> Path:
     if given := os.environ.get("DSF_DATA"):
         return Path(given).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "dsf"
+    if not cache.is_absolute():
+        cache = home() / ".cache"
+    if not cache.is_absolute():
+        raise ValueError("DSF_DATA must say where stores lie, as this user has no home; got none")
+    return cache / "dsf"
+
+
+def home() -> Path:
+    """The user's folder; in containers not all have one, and this is then no absolute path."""
+    return Path(os.path.expanduser("~"))
 
 
 def search_folders() -> list[Path]:
     """The folders in which data sets are looked for when no source is given."""
-    return [data_root(), Path("data"), Path.home() / "data", Path("/usr/share/datasets")]
+    return [data_root(), Path("data"), home() / "data", Path("/usr/share/datasets")]
 
 
 def read_files(path: Path, names: Iterable[str]) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from dsf.data import embedded, writer
 from dsf.data.cifar import CIFAR10, CIFAR100
@@ -93,13 +94,13 @@ def open_store(name: str, size: int | None = None, verify: bool = False) -> Stor
         option = "" if size is None else f" --size {size}"
         others = " or ".join(f"`--source {word}`" for word in data_set.sources)
         raise FileNotFoundError(
-            f"{name} is not prepared in {path.parent}: run `dsf data prepare {name}{option}`"
+            f"{name} is not prepared in {path.parent}: run `dsf data prepare {quote(name)}{option}`"
             + (f", perhaps with {others}" if others else "")
         )
     try:
         return Store(path, verify)
     except ValueError as error:
-        again = f"dsf data prepare {name}" + ("" if size is None else f" --size {size}")
+        again = f"dsf data prepare {quote(name)}" + ("" if size is None else f" --size {size}")
         raise ValueError(f"{error}. `{again}` makes it again") from None
 
 

@@ -1,6 +1,7 @@
 """Whether a folder of images has changed since its store was made."""
 
 from datetime import datetime
+from shlex import quote
 
 from dsf.data.folder import DEFAULT_SIZE, PREFIX, FolderSource, folder_path
 from dsf.data.registry import open_store
@@ -39,5 +40,5 @@ def stale_note(name: str, size: int | None = None) -> str | None:
     option = "" if store.image_size == DEFAULT_SIZE else f" --size {store.image_size}"
     return (
         f"{name} has changed since its store was prepared, {date}{f': {counted}' if more else ''}; "
-        f"`dsf data prepare {name}{option}` takes that in"
+        f"`dsf data prepare {quote(name)}{option}` takes that in"
     )

@@ -64,6 +64,13 @@ class DSFSimilarity:
             as log(1 + chi^2) / p, Hellinger as 1 - exp(-D_B / p) over a temperature of 0.1.
         alpha: the order of ``"renyi"``.
         detach_resultant: no gradient through R and kappa, only through the mean direction.
+
+    Example:
+        >>> similarity = DSFSimilarity(mode="exact")
+        >>> queries = similarity.fit(torch.randn(16, 4, 128))  # (B, m, D)
+        >>> keys = similarity.fit(torch.randn(32, 4, 128))
+        >>> queries.kappa.shape, similarity(queries, keys).shape
+        (torch.Size([16]), torch.Size([16, 32]))
     """
 
     def __init__(
@@ -201,6 +208,13 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
             ``"batch-mean"``, for all the mean of the current queries and keys (the authors).
             Slots that no key has filled yet take the mean in either case.
         in_batch, contrast, block_size: see :class:`ContrastiveLoss`.
+
+    Example:
+        >>> queries = torch.randn(16, 4, 128, requires_grad=True)  # (B, m, D)
+        >>> loss, diagnostics = DSFLoss().with_diagnostics(queries, torch.randn(16, 4, 128))
+        >>> loss.backward()
+        >>> loss.shape, "margin" in diagnostics
+        (torch.Size([]), True)
     """
 
     def __init__(

@@ -28,6 +28,14 @@ class MoCo(MomentumMethod):
             others than the queries'. ``"global"`` mixes them over all processes, which sends the
             images there, ``"local"`` within each, ``"none"`` not at all.
         seed: of the order, which also depends on the step.
+
+    Example:
+        >>> from dsf.losses import DSFLoss
+        >>> from dsf.models import create_encoder
+        >>> method = MoCo(create_encoder("resnet-small"), DSFLoss(memory_bank_size=(64, 128)))
+        >>> loss, diagnostics = method(torch.randn(4, 8, 3, 32, 32))  # eight views of each image
+        >>> loss.backward()  # then the optimiser's step, and that of the momentum encoder:
+        >>> method.after_step()
     """
 
     def __init__(

@@ -27,6 +27,11 @@ def create_encoder(name: str, **options: Any) -> nn.Module:
     Args:
         name: one of ``ENCODERS``, or a library's.
         options: the above, and whatever else the library's own constructor takes.
+
+    Example:
+        >>> encoder = create_encoder("resnet18", stem="cifar").eval()
+        >>> encoder.num_features, encoder(torch.zeros(2, 3, 32, 32)).shape
+        (512, torch.Size([2, 512]))
     """
     library, slash, model = name.partition("/")
     if name in ENCODERS:
