@@ -73,9 +73,9 @@ def test_splits(pictures):
         pictures, {"train/a": 2, "train/b": 1, "val/b": 2, "test/a": 1, "test/c": 1}
     )
     store = make(pictures)
-    assert store.counts == {"train": 3, "val": 2, "test": 2}
+    assert store.counts == {"train": 3, "validation": 2, "test": 2}
     assert store.classes == ("a", "b", "c")
-    assert store.split("val").labels().tolist() == [1, 1]
+    assert store.split("validation").labels().tolist() == [1, 1]
     assert store.split("test").labels().tolist() == [0, 2]
 
 
@@ -88,14 +88,21 @@ def test_splits_by_other_names(pictures, names):
     train, val, test = names
     miniature.picture_folder(pictures, {f"{train}/a": 2, f"{val}/a": 1, f"{test}/a": 3})
     store = make(pictures)
-    assert list(store.counts.items()) == [("train", 2), ("val", 1), ("test", 3)]
+    assert list(store.counts.items()) == [("train", 2), ("validation", 1), ("test", 3)]
     assert store.classes == ("a",)
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("name", ["val", "Validation"])
+def test_validation_images_are_for_tests_where_no_others_are(pictures, name):
+    miniature.picture_folder(pictures, {"train/a": 2, f"{name}/a": 1})
+    assert list(make(pictures).counts.items()) == [("train", 2), ("test", 1)]
 
 
 @pytest.mark.usefixtures("root")
 def test_a_split_has_one_folder(pictures):
     miniature.picture_folder(pictures, {"train/a": 1, "dev/a": 1, "val/a": 1})
-    with pytest.raises(ValueError, match="dev/ and val/ are the same split, val; leave one"):
+    with pytest.raises(ValueError, match="dev/ and val/ are the same split, validation; leave one"):
         make(pictures)
 
 
@@ -296,7 +303,7 @@ def test_who_streams_while_it_is_prepared_again_gets_no_other_images(pictures):
 
 def test_sizes_are_stores_of_their_own(pictures, root):
     name = f"folder:{miniature.picture_folder(pictures, {'a': 3})}"
-    with pytest.raises(FileNotFoundError, match="my pictures --size 9`"):
+    with pytest.raises(FileNotFoundError, match="my pictures' --size 9`"):
         load(name, size=9)
     prepare(name, size=9)
     assert load(name).image_size == 9

@@ -15,7 +15,7 @@ DEFAULT_SIZE = 256
 PREFIX = "folder:"
 _SPLITS = {
     "train": ("train", "training"),
-    "val": ("val", "valid", "validation", "dev"),
+    "validation": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
 _SPLIT_OF = {name: split for split, names in _SPLITS.items() for name in names}
@@ -25,8 +25,9 @@ class FolderSource(PictureSource):
     """The images below a folder, in the order of their names.
 
     ``PATH/CLASS/...`` or ``PATH/*`` make the split ``train``; with ``PATH/train`` and perhaps
-    ``PATH/val`` and ``PATH/test`` and no other folders, each of these is a split. Their names may
-    be written in capitals, and as training; valid, validation or dev; testing.
+    ``PATH/val`` and ``PATH/test`` and no other folders, each of these is a split, ``val`` that of
+    ``validation`` or, where there is no ``PATH/test``, of ``test``. Their names may be written in
+    capitals, and as training; valid, validation or dev; testing.
 
     Args:
         path: the folder.
@@ -119,7 +120,10 @@ def _split_folders(path: Path) -> dict[str, Path]:
         if len(folders) > 1:
             names = " and ".join(f"{folder.name}/" for folder in folders)
             raise ValueError(f"{path}: {names} are the same split, {split}; leave one")
-    return {split: found[split][0] for split in _SPLITS if split in found}
+    chosen = {split: found[split][0] for split in _SPLITS if split in found}
+    if "test" not in chosen and "validation" in chosen:
+        chosen["test"] = chosen.pop("validation")  # as ImageNet is laid out, and those like it
+    return chosen
 
 
 def _class_names(folder: Path) -> list[str]:
