@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import miniature
@@ -34,6 +35,20 @@ def test_a_user_without_a_home(monkeypatch, tmp_path):
         data_root()
     monkeypatch.setenv("DSF_DATA", str(tmp_path))
     assert search_folders()[0] == data_root() == tmp_path
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("CIFAR-10", "; did you mean cifar10?"),
+        ("imagenet_100", "; did you mean imagenet100?"),
+        ("x", ""),
+    ],
+)
+def test_what_may_have_been_meant(name, meant):
+    with pytest.raises(ValueError, match=f"got '{name}'{re.escape(meant)}$"):
+        load(name)
 
 
 @pytest.mark.usefixtures("root")

@@ -4,6 +4,7 @@ A new data set is a ``DataSet`` in a file of its own and one entry in ``DATASETS
 ``dsf.data.sets.SETS``.
 """
 
+import difflib
 import errno
 import shutil
 import sys
@@ -61,8 +62,12 @@ def find(name: str, size: int | None = None) -> DataSet:
     if name not in DATASETS:
         if Path(name).expanduser().is_dir():
             raise ValueError(f"no data set is called {name!r}: did you mean {PREFIX}{name}?")
-        names = ", ".join((*DATASETS, EMBEDDED))
-        raise ValueError(f"data set must be one of {names} or {PREFIX}PATH; got {name!r}")
+        names = (*DATASETS, EMBEDDED)
+        close = difflib.get_close_matches(name.lower(), names, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(
+            f"data set must be one of {', '.join(names)} or {PREFIX}PATH; got {name!r}{hint}"
+        )
     return DATASETS[name].at(size)
 
 
