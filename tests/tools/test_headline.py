@@ -30,6 +30,22 @@ def test_ours_beside_the_papers():
     assert f"| MoCo | 1000 | {unknown} |" in text
 
 
+def test_how_sure_it_is():
+    outcomes = {
+        f"seeds/{method}-s{seed}": Outcome(
+            tiny_plan.made_up(PLAN, f"seeds/{method}-s{seed}", rank=rank)
+        )
+        for method, rank in (("feature-avg", 1), ("dsf", 2))
+        for seed in range(3)
+    }
+    text = tool.headline(Book(PLAN, outcomes))
+    # Differences of 1.0, 1.1 and 1.2: Student's t for two degrees of freedom makes 0.25 of that.
+    assert "over 3 seeds of 100 epochs the kNN of DSF less that of Feature_avg is +1.10" in text
+    assert "a 95 % interval from +0.85 to +1.35." in text
+    del outcomes["seeds/dsf-s0"], outcomes["seeds/dsf-s1"]
+    assert "Single runs" not in tool.headline(Book(PLAN, outcomes))
+
+
 def test_the_marks():
     text = tool.replaced(f"a\n{tool.BEGIN}old\n{tool.END}b\n", "new")
     assert text == f"a\n{tool.BEGIN}\nnew\n\n{tool.END}b\n"

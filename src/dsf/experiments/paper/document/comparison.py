@@ -78,7 +78,9 @@ def _row(book: Book, name: str, beside: Sequence[str], alone: Sequence[str]) -> 
 class Pairs(NamedTuple):
     """Two methods with equal seeds."""
 
+    methods: tuple[str, str]
     labels: tuple[str, str]
+    epochs: str
     seeds: list[int]
     outcomes: list[tuple[Outcome, Outcome]]
 
@@ -97,7 +99,7 @@ class Pairs(NamedTuple):
 def seed_pairs(book: Book) -> Pairs | None:
     """The runs of the group ``seeds``: its first method against its second."""
     names = book.group("seeds")
-    methods = list(dict.fromkeys(book.plan.every[name].method for name in names))
+    methods = tuple(dict.fromkeys(book.plan.every[name].method for name in names))
     if len(methods) != 2:
         return None
     runs = {(book.plan.every[name].method, book.planned(name).seed): name for name in names}
@@ -108,7 +110,8 @@ def seed_pairs(book: Book) -> Pairs | None:
         if one is not None and other is not None:
             pairs.append((one, other))
     labels = book.plan.methods[methods[0]].label, book.plan.methods[methods[1]].label
-    return Pairs(labels, seeds, pairs)
+    epochs = " or ".join(dict.fromkeys(map(book.epochs, names)))
+    return Pairs(methods, labels, epochs, seeds, pairs)
 
 
 def seeds(book: Book) -> str | None:
