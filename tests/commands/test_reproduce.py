@@ -46,6 +46,13 @@ def test_list_run_and_render(there, capsys):
     assert "**Partial: 1 of 2 runs are done.**" in text
 
 
+def test_a_run_s_whole_address_is_taken_where_only_one_plan_is_looked_at(there, capsys):
+    assert call("--list", "tiny/table1") == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("table1/dsf ")
+    assert call("--list", "other/table1") == 2
+    assert "got 'other/table1'" in capsys.readouterr().err
+
+
 def test_settings_of_one_s_own_need_another_folder(there, capsys):
     assert call("head/dsf", "seed=3") == 2
     assert (

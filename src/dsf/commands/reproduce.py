@@ -114,7 +114,9 @@ def _select(plans: "list[Plan]", words: list[str]) -> "list[Selection]":
         return [Selection(plan, list(plan.every)) for plan in plans]
     with asked():
         if len(plans) == 1:
-            return [Selection(plans[0], plans[0].select(words))]
+            (plan,) = plans
+            own = [it if plan.knows(it) else it.removeprefix(f"{plan.name}/") for it in words]
+            return [Selection(plan, plan.select(own))]
         return select(plans, words)
 
 
