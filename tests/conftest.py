@@ -5,10 +5,14 @@ import pytest
 import torch
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    # Whoever asks for them by `-m gpu` is told that no GPU is seen, not that all is well.
+    skipped = "gpu" not in config.option.markexpr and not torch.cuda.is_available()
     for item in items:
         if "compiler" in getattr(item, "fixturenames", ()):
             item.add_marker("compiles")
+        if skipped and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(autouse=True)
