@@ -55,10 +55,15 @@ def _seeds(book: Book) -> str | None:
     if not pairs or not interval:
         return None
     one, other = pairs.labels
+    if interval.low > 0 or interval.high < 0:
+        verdict = f"{one if interval.low > 0 else other} is ahead"
+    else:
+        verdict = "which of the two is better is open"
+    count = len(pairs.values("kNN"))
     return (
-        f"Single runs; over {len(pairs.values('kNN'))} seeds of {pairs.epochs} epochs the kNN of "
-        f"{one} less that of {other} is {signed(interval.mean)} points, with a 95 % interval from "
-        f"{signed(interval.low)} to {signed(interval.high)}."
+        f"Each row is one run. Over {count} seeds of {pairs.epochs} epochs {one} "
+        f"differs from {other} by {signed(interval.mean)} points of kNN (95 % interval "
+        f"{signed(interval.low)} to {signed(interval.high)}): {verdict}."
     )
 
 

@@ -40,10 +40,22 @@ def test_how_sure_it_is():
     }
     text = tool.headline(Book(PLAN, outcomes))
     # Differences of 1.0, 1.1 and 1.2: Student's t for two degrees of freedom makes 0.25 of that.
-    assert "over 3 seeds of 100 epochs the kNN of DSF less that of Feature_avg is +1.10" in text
-    assert "a 95 % interval from +0.85 to +1.35." in text
+    assert "Over 3 seeds of 100 epochs DSF differs from Feature_avg by +1.10 points of kNN" in text
+    assert "(95 % interval +0.85 to +1.35): DSF is ahead." in text
     del outcomes["seeds/dsf-s0"], outcomes["seeds/dsf-s1"]
-    assert "Single runs" not in tool.headline(Book(PLAN, outcomes))
+    assert "interval" not in tool.headline(Book(PLAN, outcomes))
+
+
+def test_an_interval_that_holds_zero_leaves_it_open():
+    outcomes = {
+        f"seeds/{method}-s{seed}": Outcome(
+            tiny_plan.made_up(PLAN, f"seeds/{method}-s{seed}", rank=rank)
+        )
+        for seed in range(3)
+        for method, rank in (("feature-avg", 1), ("dsf", 2 * (seed % 2)))
+    }
+    text = tool.headline(Book(PLAN, outcomes))
+    assert text.count("): which of the two is better is open.") == 1
 
 
 def test_the_marks():
