@@ -98,6 +98,21 @@ def test_fine_tuning_without_its_encoder(transferring):
     assert read_outcome(results, "table2/dsf/pets").finetuned >= 0
 
 
+def test_fine_tuning_of_another_training(transferring, tmp_path):
+    """What a run's folder holds is fine-tuned if it is what the run's result is of."""
+    plan, results, runs = transferring
+    weights, name = tmp_path / "weights", "table2/dsf/pets"
+    export_weights(runs / "head/dsf", weights / "head/dsf")
+    own = read_outcome(results, "head/dsf").checkpoints
+    shutil.rmtree(runs / "head/dsf")
+    shutil.copytree(runs / "table1/dsf", runs / "head/dsf")
+    with pytest.raises(ValueError, match="head/dsf holds another training than .*its result"):
+        reproduce(plan, [name], results, runs, show=False)
+    assert read_outcome(results, name) is None
+    reproduce(plan, [name], results, runs, weights=weights, show=False)
+    assert read_outcome(results, name).checkpoints == own
+
+
 def test_fine_tuning_of_exported_weights(transferring, tmp_path):
     """Small files are enough, where the run folder was left on another machine."""
     plan, results, runs = transferring

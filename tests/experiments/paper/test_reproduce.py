@@ -140,6 +140,19 @@ def test_evaluations_that_a_result_lacks_are_added(copy, monkeypatch, tmp_path):
     assert "done already but for linear, as its encoder is gone, in " in said[-1]
 
 
+def test_a_result_has_the_numbers_of_one_encoder(copy):
+    """A folder may hold a later training, or a trial: its encoder is not the one of the result."""
+    plan, results, runs = copy
+    name, said = "table1/dsf", []
+    _without_linear(results, name)
+    before = result_path(results, name).read_bytes()
+    shutil.rmtree(runs / name)
+    shutil.copytree(runs / "table1/feature-avg", runs / name)
+    reproduce(plan, [name], results, runs, say=said.append, show=False)
+    assert "done already but for linear, as its encoder is gone, in " in said[-1]
+    assert result_path(results, name).read_bytes() == before
+
+
 def test_a_run_without_its_tuning(finished, tmp_path):
     plan, _, _ = finished
     with pytest.raises(ValueError, match="`dsf reproduce tuning/dsf` runs the others"):

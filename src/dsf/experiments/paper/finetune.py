@@ -9,7 +9,7 @@ from dsf.experiments.paper.configuration import Configuration
 from dsf.experiments.paper.outcome import Outcome, read_outcome
 from dsf.experiments.paper.plan import Finetuning, Plan
 from dsf.experiments.paper.reduce import reduced_finetuning
-from dsf.experiments.paper.weights import find_encoder, open_weights
+from dsf.experiments.paper.weights import find_encoder, no_encoder, open_weights
 from dsf.experiments.subjects import check_prepared
 from dsf.training.signals import stopped_at_once
 
@@ -40,7 +40,9 @@ def finetune(
         return {**trained.content, **nothing, "failure": f"{what.of} failed"}
     source = find_encoder(what.of, trained, runs, weights)
     if source is None:
-        raise FileNotFoundError(f"{runs / what.of} is gone, and with it the encoder to fine-tune")
+        raise FileNotFoundError(
+            f"{no_encoder(what.of, runs)}, and with it the encoder to fine-tune"
+        )
     run = source == runs / what.of
     device, seed = asked.settings.device, asked.settings.seed
     with stopped_at_once("fine-tuning"):
@@ -72,7 +74,7 @@ def check_finetuning(
     if find_encoder(asked.of, trained, runs, weights) is None:
         kept = "" if weights is None else f", or its weights to {weights / asked.of},"
         raise ValueError(
-            f"{runs / asked.of} is gone, and with it the encoder to fine-tune on {asked.data}: "
+            f"{no_encoder(asked.of, runs)}, and with it the encoder to fine-tune on {asked.data}: "
             f"bring it back{kept} or train it again by `dsf reproduce {plan.address(asked.of)} "
             "--again`"
         )

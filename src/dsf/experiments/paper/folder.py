@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.run import CHECKPOINTS, CONFIG
 from dsf.files import read_json
-from dsf.training.checkpoints import Checkpoints
+from dsf.training.checkpoints import STATE, Checkpoints
 
 
 class Progress(NamedTuple):
@@ -26,7 +26,7 @@ def progress(folder: Path) -> Progress | None:
     paths = Checkpoints(folder / CHECKPOINTS).paths()
     if not paths:
         return None
-    state = read_json(paths[-1] / "state.json")
+    state = read_json(paths[-1] / STATE)
     epoch = state["epoch"] + state["batch"] / state["steps_per_epoch"]
     return Progress(epoch, load_recipe(str(folder / CONFIG)).epochs)
 
@@ -35,3 +35,9 @@ def is_trained(folder: Path) -> bool:
     """Whether a folder holds an encoder that was trained to the end."""
     found = progress(folder)
     return found is not None and found.trained
+
+
+def checksum(folder: Path) -> str:
+    """That of the newest checkpoint's tensors, by which evaluations name what they are of."""
+    state = read_json(Checkpoints(folder / CHECKPOINTS).paths()[-1] / STATE)
+    return str(state["tensors"]["sha256"])

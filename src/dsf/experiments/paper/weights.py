@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dsf.evaluation import KNN, Subject
 from dsf.experiments.exported import read_source
-from dsf.experiments.paper.folder import is_trained
+from dsf.experiments.paper.folder import checksum, is_trained
 from dsf.experiments.paper.outcome import Outcome
 from dsf.experiments.subjects import Opened, choose_device, make_task, usual_size
 from dsf.files import read_json, write_file, write_json
@@ -66,16 +66,25 @@ def find_encoder(of: str, trained: Outcome, runs: Path, weights: Path | None) ->
 
     Args:
         of: the run.
-        trained: its result: an encoder with another checksum is not that of this run.
+        trained: its result: an encoder with another checksum is not that of this run, but of a
+            trial, or of another machine's training, whose numbers would stand beside the run's.
         runs: where the run folders lie.
         weights: where exported encoders lie.
     """
-    if is_trained(runs / of):
+    known = trained.checkpoints  # none where nothing was evaluated
+    if is_trained(runs / of) and (not known or checksum(runs / of) in known):
         return runs / of
     if weights is None or not (weights / of / CONFIG).is_file():
         return None
     own = _about(weights / of).get("checkpoint_sha256")
-    return weights / of if own in trained.checkpoints else None
+    return weights / of if own in known else None
+
+
+def no_encoder(of: str, runs: Path) -> str:
+    """Why ``find_encoder`` found nothing, in words that "and with it the encoder" may follow."""
+    if is_trained(runs / of):
+        return f"{runs / of} holds another training than the one of its result, which is gone"
+    return f"{runs / of} is gone"
 
 
 def open_weights(
