@@ -178,6 +178,21 @@ def test_results_of_another_configuration(copy):
     assert read_outcome(results, "table1/dsf").setting("seed") == 5
 
 
+def test_results_are_looked_at_before_any_work(copy, monkeypatch):
+    """Also those whose turn comes after hours of others."""
+    plan, results, runs = copy
+    result_path(results, "head/dsf").unlink()
+    path = result_path(results, "tuning/dsf/lr-0.12")
+    whole = path.read_text()
+    monkeypatch.setattr(module, "train", None)
+    path.write_text(whole.replace('"limit": 96', '"limit": 64'))
+    with pytest.raises(ValueError, match="lr-0.12.json is the result of another configuration"):
+        reproduce(plan, ["head/dsf", "tuning/dsf/lr-0.12"], results, runs, show=False)
+    path.write_text(whole[:99])
+    with pytest.raises(ValueError, match="lr-0.12.json is not JSON"):
+        reproduce(plan, ["head/dsf", "tuning/dsf/lr-0.12"], results, runs, show=False)
+
+
 def test_a_run_that_another_process_is_at(copy):
     plan, results, runs = copy
     name = "head/dsf"

@@ -188,19 +188,25 @@ def _check(
     overrides: Sequence[str],
     forgotten: Collection[str],
 ) -> None:
-    """Complain before any work: of wrong settings, and of runs that will lack what they need."""
+    """Complain before any work: of wrong settings, and of runs that will lack what they need.
+
+    Of results too that are damaged or of other settings, which would end it when their turn comes.
+    """
     ready: set[str] = set()
     found: set[tuple[str, int | None, str]] = set()
     for name in names:
         ready.add(name)
         asked = plan.every[name].finetuning
-        done = result_path(results, name).is_file() and name not in forgotten
-        if asked is not None and not done:
+        outcome = None if name in forgotten else read_outcome(results, name)
+        if asked is not None and outcome is None:
             check_finetuning(plan, asked, results, runs, weights, forgotten)
         try:
-            settings = configure(plan, name, results, overrides).settings
+            configuration = configure(plan, name, results, overrides)
+            if outcome is not None:
+                check_outcome(outcome, configuration, results)
+            settings = configuration.settings
             data = (settings.data.name, settings.data.size, settings.data.split)
-            if asked is None and not done and data not in found:
+            if asked is None and outcome is None and data not in found:
                 load_split(settings, settings.data.split)
                 found.add(data)
         except NotTunedError:
