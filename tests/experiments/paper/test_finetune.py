@@ -113,6 +113,17 @@ def test_fine_tuning_of_another_training(transferring, tmp_path):
     assert read_outcome(results, name).checkpoints == own
 
 
+def test_fine_tuning_of_other_settings(transferring):
+    """Its result would be one of a configuration that nobody asked for."""
+    plan, results, runs = transferring
+    name = "table2/dsf/pets"
+    with pytest.raises(
+        ValueError, match="head/dsf.json is the result of .* seed is 0 there, and 5"
+    ):
+        reproduce(plan, [name], results, runs, ["seed=5"], show=False)
+    assert read_outcome(results, name) is None
+
+
 def test_fine_tuning_of_exported_weights(transferring, tmp_path):
     """Small files are enough, where the run folder was left on another machine."""
     plan, results, runs = transferring

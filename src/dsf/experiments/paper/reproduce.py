@@ -204,6 +204,8 @@ def _check(
             configuration = configure(plan, name, results, overrides)
             if outcome is not None:
                 check_outcome(outcome, configuration, results)
+            elif asked is not None and asked.of not in forgotten:
+                _trained(configuration, asked, results)
             settings = configuration.settings
             data = (settings.data.name, settings.data.size, settings.data.split)
             if asked is None and outcome is None and data not in found:
@@ -225,6 +227,11 @@ def _done(asked: Configuration, results: Path) -> Outcome | None:
     if outcome is not None:
         check_outcome(outcome, asked, results)
     return outcome
+
+
+def _trained(asked: Configuration, what: Finetuning, results: Path) -> Outcome | None:
+    """The result of the run whose encoder is fine-tuned, if it is of the settings asked for."""
+    return _done(asked._replace(name=what.of, finetuning=None), results)
 
 
 def _twin(plan: Plan, asked: Configuration, results: Path) -> Outcome | None:
@@ -317,7 +324,7 @@ def _finetune(
     weights: Path | None,
     say: Callable[[str], None],
 ) -> None:
-    trained = read_outcome(results, what.of)
+    trained = _trained(asked, what, results)
     if trained is None:
         say(f"{asked.name}: waits for {what.of}, which another process is at")
         return
