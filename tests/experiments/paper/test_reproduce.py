@@ -248,6 +248,17 @@ def test_a_missing_data_set(finished, tmp_path, monkeypatch):
         reproduce(load_plan("cifar10"), ["head/dsf"], tmp_path, tmp_path / "runs", show=False)
 
 
+def test_missing_textures(tmp_path, monkeypatch):
+    """The corruption benchmark comes last, after the training and the other evaluations."""
+    evaluations = tiny_plan.content()["evaluations"] | {"full": {"names": ["knn", "corruption"]}}
+    runs = {"full": {"method": "dsf", "tuned": False, "evaluations": "full"}}
+    plan = tiny_plan.load(tmp_path, evaluations=evaluations, runs=runs, groups={})
+    monkeypatch.setattr("dsf.data.corruptions.textures.find_spec", lambda name: None)
+    monkeypatch.setattr(module, "train", None)
+    with pytest.raises(FileNotFoundError, match=r"pip install 'dsf-ssl\[corruptions\]'"):
+        reproduce(plan, ["full"], tmp_path / "results", tmp_path / "runs", show=False)
+
+
 def test_a_damaged_result_stops_the_document(copy, tmp_path):
     plan, results, _ = copy
     render([Book.read(plan, results)], tmp_path / "docs")

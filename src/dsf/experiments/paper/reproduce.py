@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from dsf.data.corruptions.textures import find_textures
 from dsf.experiments.build import load_split
 from dsf.experiments.evaluations import PARTIAL, Choices, evaluate
 from dsf.experiments.paper.claim import claimed
@@ -200,6 +201,8 @@ def _check(
         outcome = None if name in forgotten else read_outcome(results, name)
         if asked is not None and outcome is None:
             check_finetuning(plan, asked, results, runs, weights, forgotten)
+        if outcome is None and "corruption" in plan.wanted(name):
+            find_textures()  # of frost: without them it would end after the first training
         try:
             configuration = configure(plan, name, results, overrides)
             if outcome is not None:
