@@ -1,5 +1,6 @@
 """Numbers in prose are those of the files that it links to."""
 
+import pytest
 from blocks import ROOT
 
 from dsf.files import read_json
@@ -24,3 +25,10 @@ def test_logits_in_blocks():
         f"take {kernel['eager_MiB']:.0f} MiB instead of {stored['eager_MiB']:,.0f} and "
         f"{kernel['eager_times_stored']:.2f} of the time",
     )
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+def test_knn_is_by_the_projection_as_in_the_table_beside_it(page):
+    found = read_json(RESULTS / "runs" / "cifar10-dsf-60" / "results.json")
+    assert says(page, f"{100 * found['knn']['projection']:.1f} % kNN")
+    assert says(page, f"in {found['training']['device_seconds']:.0f} s")
