@@ -191,6 +191,11 @@ def test_results_are_looked_at_before_any_work(copy, monkeypatch):
     path.write_text(whole[:99])
     with pytest.raises(ValueError, match="lr-0.12.json is not JSON"):
         reproduce(plan, ["head/dsf", "tuning/dsf/lr-0.12"], results, runs, show=False)
+    path.unlink()
+    config = runs / "tuning/dsf/lr-0.12/config.yaml"
+    config.write_text(config.read_text().replace("limit: 96", "limit: 64"))
+    with pytest.raises(ValueError, match="lr-0.12 holds a run of another configuration"):
+        reproduce(plan, ["head/dsf", "tuning/dsf/lr-0.12"], results, runs, show=False)
 
 
 def test_a_run_that_another_process_is_at(copy):

@@ -191,7 +191,8 @@ def _check(
 ) -> None:
     """Complain before any work: of wrong settings, and of runs that will lack what they need.
 
-    Of results too that are damaged or of other settings, which would end it when their turn comes.
+    Of results and begun runs too that are damaged or of other settings, which would end it when
+    their turn comes.
     """
     ready: set[str] = set()
     found: set[tuple[str, int | None, str]] = set()
@@ -207,6 +208,8 @@ def _check(
             configuration = configure(plan, name, results, overrides)
             if outcome is not None:
                 check_outcome(outcome, configuration, results)
+            elif asked is None and name not in forgotten:
+                _check_folder(configuration, runs / name)
             elif asked is not None and asked.of not in forgotten:
                 _trained(configuration, asked, results)
             settings = configuration.settings
