@@ -203,6 +203,17 @@ def test_the_best_of_the_table(rank, expected):
     assert status(text, "DSF is the best of Table 1 in mCE") == expected
 
 
+def test_the_best_of_the_table_where_a_rival_lacks_a_measure():
+    book = complete(loss_avg=9)
+    content = book.outcomes["table1/loss-avg"].content
+    rest = {name: entry for name, entry in content["evaluations"].items() if "corr" not in name}
+    book.outcomes["table1/loss-avg"] = Outcome({**content, "evaluations": rest})
+    text = chapter(book)
+    claim = "DSF is the best of Table 1 in mCE"
+    assert row(section(text, "What held"), claim)[1:] == ["3 of 4 runs", "**not run**"]
+    assert status(text, "DSF is the best of Table 1 in kNN") == "did not hold"
+
+
 def test_the_paper_s_own_numbers():
     text = chapter(complete())
     assert status(text, "DSF reaches 90.04 in kNN") == "did not hold"
