@@ -70,6 +70,19 @@ def test_short_runs():
     assert says("docs/results-notes.md", f"The best Feature_avg, {feature_avg:.1f} %, is not ahead")
 
 
+def test_pairs_of_seeds_are_of_one_commit():
+    commits = [
+        {
+            outcome(f"seeds/{method}-s{seed}").content["environment"]["commit"]
+            for method in ("dsf", "feature-avg")
+        }
+        for seed in range(3)
+    ]
+    assert [len(pair) for pair in commits] == [1, 1, 1]
+    assert commits[0] != commits[1] == commits[2]
+    assert says("docs/results-notes.md", "seeds 1 and 2 are of a later one than seed 0")
+
+
 def test_dsf_starts_later():
     lead = {"projection": [], "backbone": []}
     pairs = [(f"seeds/dsf-s{seed}", f"seeds/feature-avg-s{seed}") for seed in range(3)]
