@@ -184,6 +184,26 @@ class TestBlocks:
         parametrize.register_parametrization(encoder.blocks[0].attn.qkv, "weight", nn.Identity())
         encoder(torch.randn(1, 3, 224, 224))
 
+    @pytest.mark.parametrize(
+        ("part", "other"),
+        [
+            ("norm1", nn.RMSNorm(48)),
+            ("mlp.act", nn.ReLU()),
+            ("mlp.drop1", nn.Dropout(0.1)),
+            ("drop_path1", nn.Dropout(0.1)),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_exchanged_parts_are_not_passed_over(self, without_kernels, part, other):
+        encoder = without_kernels()
+        encoder.blocks[1].set_submodule(part, other)
+        encoder(torch.randn(1, 3, 224, 224))
+
+    def test_rates_that_were_changed_are_not_passed_over(self, without_kernels):
+        encoder = without_kernels()
+        encoder.blocks[0].attn.proj_drop.p = 0.1
+        encoder(torch.randn(1, 3, 224, 224))
+
     def test_no_kernels_on_a_cpu(self):
         assert not transformer._has_kernels(torch.randn(1, 2, 3))
         with torch.autocast("cpu", torch.bfloat16):

@@ -1,6 +1,5 @@
 """What makes timm's vision transformers faster: the same functions of the same parameters."""
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -69,16 +68,18 @@ def with_kernels(blocks: nn.Sequential) -> nn.Sequential:
 
 
 def _is_plain(block: Any) -> bool:
-    timm: Any = import_module("timm.models.vision_transformer")
+    from timm.models import vision_transformer
+
+    timm: Any = vision_transformer
     parts = {block: timm.Block, block.attn: timm.Attention, block.mlp: timm.Mlp}
     if any(type(part) is not kind for part, kind in parts.items()):
         return False
     attention, mlp = block.attn, block.mlp
     norms = block.norm1, block.norm2
+    layers = attention.qkv, attention.proj, mlp.fc1, mlp.fc2
     return (
         all(isinstance(norm, nn.LayerNorm) and norm.bias is not None for norm in norms)
-        and all(layer.bias is not None for layer in (attention.qkv, attention.proj))
-        and all(layer.bias is not None for layer in (mlp.fc1, mlp.fc2))
+        and all(type(layer) is nn.Linear and layer.bias is not None for layer in layers)
         and type(mlp.act) is nn.GELU
         and mlp.act.approximate == "none"
         and attention.scale == attention.head_dim**-0.5
@@ -103,9 +104,7 @@ def _does_nothing(module: nn.Module) -> bool:
 
 def _is_touched(block: Any) -> bool:
     """Whether the kernels would pass over something that was done to a plain block since."""
-    attention, mlp = block.attn, block.mlp
-    layers = attention.qkv, attention.proj, mlp.fc1, mlp.fc2
-    return any(type(layer) is not nn.Linear for layer in layers) or any(
+    return not _is_plain(block) or any(
         getattr(module, hooks) for module in block.modules() for hooks in _HOOKS
     )
 
