@@ -96,6 +96,23 @@ def test_compiled_in_one_graph(form):
     torch.testing.assert_close(*outcomes, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("form", ["vectors", "images", "channels-last"])
+def test_a_momentum_that_is_changed_later(form):
+    ours, parts = separate(form, 2)
+    for layer in (ours, *parts):
+        layer.momentum = 0.6
+    values = make_input(form)
+    ours(values)
+    for group, part in enumerate(parts):
+        part(values[group::2])
+    average = torch.stack([part.running_mean for part in parts]).mean(dim=0)
+    torch.testing.assert_close(ours.running_mean, average)
+    assert join_batch_norm(copy.deepcopy(ours)).momentum == 0.6
+    ours.momentum = None
+    with pytest.raises(ValueError, match="momentum must be"):
+        ours(values)
+
+
 def test_views_of_an_image_fall_into_different_groups():
     # Four views side by side: views of the same kind share statistics, unlike ones do not.
     views = torch.randn(8, 4, C) + torch.arange(4.0)[:, None] * 100

@@ -38,11 +38,9 @@ class SplitBatchNorm(_BatchNorm):
     ) -> None:
         if splits < 1:
             raise ValueError(f"splits must be at least 1; got {splits}")
-        if momentum is None:
-            raise ValueError("SplitBatchNorm keeps moving averages: momentum must be a number")
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
         self.splits = splits
-        self._momentum = momentum
+        self._share_of_new()
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise; in training by the statistics of each group."""
@@ -72,7 +70,7 @@ class SplitBatchNorm(_BatchNorm):
             None if tensor is None else tensor.repeat(n)
             for tensor in (self.weight, self.bias, self.running_mean, self.running_var)
         )
-        result = batch_norm(wide, mean, var, weight, bias, True, self._momentum, self.eps)
+        result = batch_norm(wide, mean, var, weight, bias, True, self._share_of_new(), self.eps)
         if self.training and mean is not None and var is not None:
             self._keep(mean.view(n, -1).mean(dim=0), var.view(n, -1).mean(dim=0))
         return result.view(input.shape)
@@ -81,14 +79,21 @@ class SplitBatchNorm(_BatchNorm):
         result, mean, var = _Normalise.apply(input, self.weight, self.bias, self.splits, self.eps)
         if self.training and self.running_mean is not None and self.running_var is not None:
             with torch.no_grad():
+                share = self._share_of_new()
                 count = input.numel() // (self.splits * self.num_features)
                 variances = var.mean(dim=0) * (count / (count - 1))
                 self._keep(
-                    self.running_mean.lerp(mean.mean(dim=0), self._momentum),
-                    self.running_var.lerp(variances, self._momentum),
+                    self.running_mean.lerp(mean.mean(dim=0), share),
+                    self.running_var.lerp(variances, share),
                 )
         output: Tensor = result
         return output
+
+    def _share_of_new(self) -> float:
+        """The momentum, which may have been changed since."""
+        if self.momentum is None:
+            raise ValueError("SplitBatchNorm keeps moving averages: momentum must be a number")
+        return self.momentum
 
     @torch.no_grad()
     def _keep(self, mean: Tensor, var: Tensor) -> None:
@@ -229,7 +234,7 @@ def join_batch_norm(module: ModuleT) -> ModuleT:
         result = _WholeBatchNorm(
             module.num_features,
             module.eps,
-            module._momentum,
+            module.momentum,
             module.affine,
             module.track_running_stats,
         )
