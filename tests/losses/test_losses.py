@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -251,6 +252,10 @@ class TestArguments:
             ({"block_size": 0}, "block_size must be 'auto', None or an int of at least 1; got 0"),
             (
                 {"block_size": 8, "divergence": "jeffreys", "mode": "exact"},
+                "block_size needs .*='kl'; got divergence='jeffreys'",
+            ),
+            (
+                {"block_size": np.int64(8), "divergence": "jeffreys", "mode": "exact"},
                 "block_size needs .*='kl'; got divergence='jeffreys'",
             ),
             ({"queue_kappa": "old"}, "queue_kappa must be one of .*got 'old'"),

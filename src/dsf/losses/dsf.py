@@ -17,6 +17,7 @@ from dsf.losses._base import (
     Features,
     InBatch,
     as_views,
+    is_count,
 )
 from dsf.losses.queue import Queue
 from dsf.vmf import (
@@ -233,7 +234,7 @@ class DSFLoss(ContrastiveLoss[ViewDistribution]):
         detach_resultant: bool = False,
         block_size: BlockSize = "auto",
     ) -> None:
-        if isinstance(block_size, int) and divergence != "kl":
+        if is_count(block_size) and divergence != "kl":
             raise ValueError(
                 "block_size needs a similarity that is a matrix product, that of divergence='kl'; "
                 f"got divergence={divergence!r}"
