@@ -2,6 +2,7 @@ import datetime
 import time
 
 import pytest
+import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
@@ -28,6 +29,21 @@ def late(rank, folder):
 
 def test_one_that_does_not_come_is_lost(tmp_path):
     mp.spawn(late, args=(tmp_path,), nprocs=2)
+
+
+def differentiate_twice(rank, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    own = torch.ones(1, 2, requires_grad=True)
+    cubes = distributed.gather(own).pow(3).sum()
+    (first,) = torch.autograd.grad(cubes, own, create_graph=True)
+    assert first.tolist() == [[6.0, 6.0]]
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        first.sum().backward()
+
+
+def test_gathering_has_no_second_derivative(tmp_path):
+    # It would lack what the other processes' losses owe to it.
+    mp.spawn(differentiate_twice, args=(tmp_path,), nprocs=2)
 
 
 def test_the_first_may_evaluate_for_long(monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.parallel import DistributedDataParallel
 
 PATIENCE = timedelta(hours=6)
@@ -28,7 +29,8 @@ def gather(tensor: Tensor) -> Tensor:
     """Concatenate the tensors of all processes along the first dimension, with gradients.
 
     Every process must bring the same shape. The gradient is *summed* over processes: with the
-    gradients of parameters averaged, as DDP does, it is then the gradient of the mean loss.
+    gradients of parameters averaged, as DDP does, it is then the gradient of the mean loss. It has
+    no second derivatives.
     """
     if world_size() == 1:
         return tensor
@@ -66,6 +68,7 @@ class _Gather(torch.autograd.Function):
         return torch.cat(parts)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
