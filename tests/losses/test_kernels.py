@@ -162,6 +162,8 @@ class TestChoice:
         assert self.ways(monkeypatch, DSFLoss(block_size=None), 4) == ["_dense"]
         jeffreys = DSFLoss(mode="exact", divergence="jeffreys")  # which is no matrix product
         assert self.ways(monkeypatch, jeffreys, 4) == ["_dense"]
+        jeffreys.block_size = 3  # past the constructor, which refuses it
+        assert self.ways(monkeypatch, jeffreys, 4) == ["_dense"]
 
     def test_errors(self):
         with pytest.raises(ValueError, match="block_size must be 'auto', None.*got 'all'"):

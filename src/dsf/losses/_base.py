@@ -57,10 +57,10 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
     (MoCo v3). With a bank, the positive of ``out0`` is ``out1`` and the negatives are the bank's
     (MoCo); the keys enter it after they were contrasted, in training mode only.
 
-    A matrix of more than 2^26 logits (256 MiB) is computed in pieces and never stored whole,
-    forward or backward: on a GPU by a kernel, elsewhere for some negatives at a time. A number as
-    ``block_size`` does so at any size, for so many negatives at a time without the kernel; None
-    never does. A parameter as ``temperature`` is learned.
+    More than 2^26 logits (256 MiB), if they are a matrix product, are computed in pieces and never
+    stored whole, forward or backward: on a GPU by a kernel, elsewhere for some negatives at a
+    time. A number as ``block_size`` does so at any size, for so many negatives at a time without
+    the kernel; None never does. A parameter as ``temperature`` is learned.
     """
 
     def __init__(
@@ -219,13 +219,15 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         return torch.arange(first, first + query[0].shape[0], device=query[0].device)
 
     def _streams(self, query: R, key: R) -> bool:
+        if not self.is_product():
+            return False
         if self.block_size != "auto":
             return self.block_size is not None
         samples = len(query[0])
         others = samples * (distributed.world_size() if self.gather_distributed else 1)
         if self.queue is not None:
             others = self.queue.size
-        return self.is_product() and samples * others * self._pairs(query, key) > _LARGE
+        return samples * others * self._pairs(query, key) > _LARGE
 
     def _pairs(self, query: R, key: R) -> int:
         """How many logits there are of a sample and another."""
