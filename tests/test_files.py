@@ -1,9 +1,13 @@
 """Files that several processes write."""
 
+import errno
+import os
 import threading
 import time
 
-from dsf.files import locked, read_json, write_json
+import pytest
+
+from dsf.files import alone, locked, read_json, write_json
 
 
 def add(path, names):
@@ -33,3 +37,25 @@ def test_an_error_lets_go(tmp_path):
                 raise ValueError
         except ValueError:
             pass
+
+
+def test_one_at_a_time(tmp_path):
+    lock = tmp_path / ".lock"
+    for _ in range(2):
+        with alone(lock) as first, alone(lock) as second:
+            assert (first, second) == (True, False)
+
+
+@pytest.mark.parametrize("known", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_drive_that_knows_no_locks(tmp_path, monkeypatch, known):
+    """ENOSYS is what Lustre says where it was mounted without them."""
+
+    def flock(file, operation):
+        raise OSError(known, os.strerror(known))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with alone(tmp_path / ".lock") as mine:
+        assert mine
+    known = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"), alone(tmp_path / ".lock"):
+        pass

@@ -1,5 +1,6 @@
 """Files that are whole or absent: written under another name, forced to the disk, then renamed."""
 
+import errno
 import hashlib
 import json
 import os
@@ -77,6 +78,28 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[bool]:
+    """Whether no other process is in here with this file; whoever is killed lets go of it.
+
+    The file is made, and stays; not a folder, which network drives cannot lock. Where a drive or a
+    system knows no locks every process is alone.
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    with open(lock, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+        yield True
 
 
 def sha256(path: Path) -> str:

@@ -7,7 +7,9 @@ import yaml
 
 from dsf import distributed
 from dsf.experiments import build, load_recipe, train
+from dsf.experiments.run import LOCK
 from dsf.experiments.subjects import run_settings
+from dsf.files import alone
 from dsf.training import Interrupted
 
 
@@ -74,3 +76,18 @@ def test_damaged_results_are_met_before_the_work(stopped):
     with pytest.raises(ValueError, match=r"results.json is not JSON"):
         train(tiny.settings(), stopped, resume=True, show=False)
     assert tiny.lines(stopped) == before
+
+
+def test_one_process_at_a_time(stopped, whole, tmp_path):
+    """A second one dropped the metrics of the first, and either could end with none."""
+    before = tiny.lines(stopped)
+    new = tmp_path / "new"
+    new.mkdir()
+    for folder, resume in ((stopped, True), (new, False)):
+        message = f"another process is training in {folder}; wait for it"
+        with alone(folder / LOCK), pytest.raises(BlockingIOError, match=message):
+            train(tiny.settings(), folder, resume=resume, show=False)
+    assert tiny.lines(stopped) == before
+    assert not (new / "config.yaml").exists()
+    for folder, resume in ((stopped, True), (new, False)):
+        assert tiny.same(train(tiny.settings(), folder, resume=resume, show=False), whole)

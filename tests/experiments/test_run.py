@@ -29,6 +29,7 @@ def test_the_folder_of_a_run(whole):
         "checkpoints",
         "results.json",
         "environment.json",
+        ".lock",
     }
     config = yaml.safe_load((whole / "config.yaml").read_text())
     assert config["loss"].pop("block_size") == "auto"  # the loss decides by the size of its matrix

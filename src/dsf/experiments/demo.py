@@ -13,7 +13,7 @@ from dsf.experiments.looks import make_gallery, view_picture
 from dsf.experiments.page import Pictures, make_page, read_run
 from dsf.experiments.page.accuracy import UNTRAINED
 from dsf.experiments.recipe import load_recipe
-from dsf.experiments.run import CONFIG, RESULTS, train, write_results
+from dsf.experiments.run import CONFIG, LOCK, RESULTS, train, write_results
 from dsf.experiments.settings import Settings
 from dsf.experiments.subjects import about_run, load_run
 from dsf.files import write_file
@@ -104,5 +104,5 @@ def demo_page(folder: Path, settings: Settings, before: Subject, after: Subject)
 def _check(folder: Path) -> None:
     """Fail before any work if the run could not be kept there."""
     folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()) and not (folder / CONFIG).is_file():
+    if any(path.name != LOCK for path in folder.iterdir()) and not (folder / CONFIG).is_file():
         raise FileExistsError(f"{folder} is not empty and holds no run: take another folder")

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -16,7 +17,7 @@ from dsf.experiments.monitor import KNNMonitor
 from dsf.experiments.notes import notes
 from dsf.experiments.recipe import dump, load_recipe
 from dsf.experiments.settings import AUTO, Settings, check_batch
-from dsf.files import locked, read_json, write_file, write_json
+from dsf.files import alone, locked, read_json, write_file, write_json
 from dsf.training import Callback, Checkpoints, Loop, MetricsFile, Plan
 from dsf.training.checkpoints import Loaded
 from dsf.training.display import display
@@ -31,6 +32,7 @@ CONFIG, METRICS, RESULTS, ENVIRONMENT = (
     "environment.json",
 )
 CHECKPOINTS = "checkpoints"
+LOCK = ".lock"
 # What may differ when a run is resumed: it changes no number.
 _FREE = ("checkpoint", "tensorboard", "wandb", "data.resident", "graph")
 
@@ -71,12 +73,18 @@ def train(
         if distributed.rank() == 0:
             _check_free(folder, settings, resume)
         distributed.wait(device)
-        with numerics(settings.precision, settings.deterministic, settings.autotune is True):  # type: ignore[arg-type]
+        with (
+            numerics(settings.precision, settings.deterministic, settings.autotune is True),  # type: ignore[arg-type]
+            ExitStack() as until_done,
+        ):
             loop = _make_loop(settings, split, folder, device)
-            if distributed.rank() == 0 and not (folder / CONFIG).is_file():
+            if distributed.rank() == 0:
                 # Not before all is built: what cannot be built leaves no run behind.
                 _make(folder)
-                write_file(folder / CONFIG, dump(settings).encode())
+                until_done.enter_context(_alone(folder))
+                _check_free(folder, settings, resume)  # while all was built another may have come
+                if not (folder / CONFIG).is_file():
+                    write_file(folder / CONFIG, dump(settings).encode())
             _start(loop, settings, split, folder, resume, show)
             if settings != wanted:
                 loop.say("note: no kNN on the way, which takes labelled splits train and test")
@@ -213,7 +221,7 @@ def _check_free(folder: Path, settings: Settings, resume: bool) -> None:
         if (folder / RESULTS).is_file():
             read_json(folder / RESULTS)  # to a damaged file nothing could be added at the end
         return
-    if not resume and folder.is_dir() and any(folder.iterdir()):
+    if not resume and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty and holds no run: take another folder")
 
 
@@ -224,6 +232,18 @@ def _make(folder: Path) -> None:
         raise OSError(
             error.errno, f"cannot make the run folder {folder}: {error.strerror}"
         ) from error
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the run: of two that train in one folder each would drop what the other has written."""
+    with alone(folder / LOCK) as mine:
+        if not mine:
+            raise BlockingIOError(
+                f"another process is training in {folder}; wait for it, or take another folder "
+                "with -o"
+            )
+        yield
 
 
 def _compare(config: Path, settings: Settings) -> None:
