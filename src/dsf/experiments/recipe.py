@@ -99,6 +99,8 @@ def _explain(item: Any) -> str:
         return f"{path}: no such setting; {_meant(path)}"
     if kind in ("model_type", "dict_type") and item["loc"]:
         model = _model_at(item["loc"])
+        if model is _model_at(item["loc"][:-1]):  # a mapping of any names, such as views.options
+            return f"{path}: must be a mapping, such as {{name: value}}; got {got!r}"
         names = ", ".join(f"{path}.{name}" for name in model.model_fields)
         return f"{path}: has settings of its own ({names}); got {got!r}"
     if kind == "value_error":
