@@ -283,3 +283,24 @@ def test_data_without_labels(tmp_path, monkeypatch, capsys):
     assert torch.isfinite(
         torch.tensor([line["loss"] for line in tiny.lines(tmp_path / "run")])
     ).all()
+
+
+def test_data_of_one_class(tmp_path, monkeypatch, capsys):
+    """As where all images were put into one folder, since others want class folders."""
+    import miniature
+
+    monkeypatch.setenv("DSF_DATA", str(tmp_path / "root"))
+    folder = miniature.picture_folder(tmp_path / "pictures", {"train/all": 20, "test/all": 5})
+    name = f"folder:{folder}"
+    assert main(["data", "prepare", name, "--size", "32"]) == 0
+    said = capsys.readouterr().err
+    assert "kNN and linear evaluation need classes" in said
+    assert "leave-one-out" not in said
+    settings = [*tiny.SETTINGS, f"data.name={name}", "data.limit=null", "epochs=1", *MONITOR]
+    assert main(["train", "demo", "-o", str(tmp_path / "run"), *settings]) == 0
+    said = capsys.readouterr().err
+    assert "no kNN on the way" in said
+    assert "dsf eval" not in said
+    for options in ([], ["--leave-one-out"]):
+        assert main(["eval", str(tmp_path / "run"), "knn", *options]) == 2
+        assert f"needs two classes or more; {name} has 'all' alone" in capsys.readouterr().err

@@ -206,12 +206,13 @@ def _warn(name: str, store: "Store") -> None:
         f"warning: class {label!r} has {split} images ({count:,}) but no training images: a typo?"
         for split, label, count in unlearned(store)
     )
-    if name.startswith(PREFIX) and not ("test" in store.counts and store.classes):
+    several = len(store.classes) > 1
+    if name.startswith(PREFIX) and not ("test" in store.counts and several):
         folder = Path(name.removeprefix(PREFIX))
         print(
             "note: training needs no more, but kNN and linear evaluation need classes and a split "
             f"test: {folder / 'train' / 'CLASS'}/... and {folder / 'test' / 'CLASS'}/..."
-            + ("; `knn --leave-one-out` needs none" if store.classes else ""),
+            + ("; `knn --leave-one-out` needs none" if several else ""),
             file=sys.stderr,
         )
 

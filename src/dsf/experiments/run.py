@@ -87,7 +87,10 @@ def train(
                     write_file(folder / CONFIG, dump(settings).encode())
             _start(loop, settings, split, folder, resume, show)
             if settings != wanted:
-                loop.say("note: no kNN on the way, which takes labelled splits train and test")
+                loop.say(
+                    "note: no kNN on the way, which takes labelled splits train and test of two "
+                    "classes or more"
+                )
             if loop.step == 0 and distributed.rank() == 0:
                 for note in notes(settings, split):
                     loop.say(f"note: {note}")
@@ -110,11 +113,12 @@ def train(
 
 
 def labelled(settings: Settings, splits: Sequence[str] = ("train", "test")) -> bool:
-    """Whether splits are there and have labels, as kNN and linear evaluation take them."""
+    """Whether splits are there and have labels of more than one class, as evaluations take them."""
     try:
-        return all(build.load_split(settings, name).labelled for name in splits)
+        found = [build.load_split(settings, name) for name in splits]
     except ValueError:
         return False
+    return all(split.labelled and len(split.classes) > 1 for split in found)
 
 
 def watched(settings: Settings) -> Settings:

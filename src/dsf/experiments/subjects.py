@@ -341,6 +341,10 @@ def _splits(name: str, size: int | None, tests: bool) -> dict[str, Split]:
     for key, split in splits.items():
         if not split.labelled:
             raise ValueError(f"data: evaluation needs labels; split {key} of {name} has none")
+        if len(split.classes) < 2:
+            raise ValueError(
+                f"data: evaluation needs two classes or more; {name} has {split.classes[0]!r} alone"
+            )
     return splits
 
 
