@@ -291,6 +291,21 @@ def test_a_loss_that_is_not_finite(tmp_path):
         assert tensor.isfinite().all()
 
 
+def test_weights_that_diverge_in_the_last_step_of_an_epoch(tmp_path, monkeypatch):
+    """The monitor, whose turn it is then, knows of features alone and not why they are NaN."""
+    original = Loop._train_step
+
+    def step(self, *arguments, **options):
+        original(self, *arguments, **options)
+        if self.step == 5:
+            with torch.no_grad():
+                next(self.method.encoder.parameters()).fill_(torch.nan)
+
+    monkeypatch.setattr(Loop, "_train_step", step)
+    with pytest.raises(NonFiniteLossError, match="the weights after step 6 are not finite"):
+        train(tiny.settings("knn.every=1", "knn.k=20"), tmp_path / "run", show=False)
+
+
 @pytest.mark.parametrize("overrides", [(), ("loss.name=feature-average",)], ids=["dsf", "cosine"])
 def test_the_step_and_the_checkpoint_before_it_are_named(tmp_path, monkeypatch, overrides):
     """DSF refuses such features by itself on a CPU, a loss of cosines returns what it gets."""

@@ -250,6 +250,7 @@ class Loop:
         if warning := collapse_warning(epoch, averages):
             self._write({"kind": "warning", "epoch": epoch, "step": self.step, "text": warning})
             self.say(warning)
+        self._check_weights()  # before callbacks ask for features, which would be NaN
         self._share_statistics()
         self._callbacks(epoch)
 
@@ -282,6 +283,11 @@ class Loop:
         if bad is not None:
             raise self._not_finite(f"the loss of step {bad} is")
 
+    def _check_weights(self) -> None:
+        lengths = torch._foreach_norm(list(self.method.parameters()))
+        if not torch.stack(list(lengths)).isfinite().all():
+            raise self._not_finite(f"the weights after step {self.step} are")
+
     def _not_finite(self, what: str) -> NonFiniteLossError:
         found, _ = self.checkpoints.newest()
         last = found.path if found else None
@@ -311,9 +317,7 @@ class Loop:
     def save(self) -> None:
         """Save a checkpoint; all processes must take part."""
         self._check_finite()
-        lengths = torch._foreach_norm(list(self.method.parameters()))
-        if not torch.stack(list(lengths)).isfinite().all():
-            raise self._not_finite(f"the weights after step {self.step} are")
+        self._check_weights()
         self._share_statistics()
         self._lap()
         if self.device.type == "cuda":
