@@ -346,6 +346,7 @@ class TestMomentum:
         (lambda: make("mocov3", momentum_steps=0), "momentum_steps must be at least 1; got 0"),
         (lambda: make("simclr", projector="mpl"), "head must be one of"),
         (lambda: make("simclr", encoder=nn.Flatten()), "Flatten does not say.*num_features"),
+        (lambda: SimCLR("resnet18", DSFLoss()), r"such as create_encoder\('resnet18'\); got 'resn"),
     ],
 )
 def test_errors(call, message):

@@ -49,6 +49,10 @@ def create_encoder(name: str, **options: Any) -> nn.Module:
 
 def feature_dimension(encoder: nn.Module) -> int:
     """F, by the encoder's attribute ``num_features``."""
+    if isinstance(encoder, str):
+        raise ValueError(
+            f"encoder must be a module, such as create_encoder({encoder!r}); got {encoder!r}"
+        )
     width = getattr(encoder, "num_features", None)
     if not isinstance(width, int):
         raise ValueError(
