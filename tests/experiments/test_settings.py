@@ -212,6 +212,7 @@ def test_overrides():
         ("loss.name=cosine", "views.count: loss.name=cosine takes 2 views; got 8"),
         ("views.local.count=-1", "views.local.count: must be greater than or equal to 0; got -1"),
         ("views.local=6", "views.local: has settings of its own (views.local.count, views.local.s"),
+        ("data.name=folder:caf\udce9", "data.name: must be UTF-8, as config.yaml keeps it; got"),
         ("views.options=5", "views.options: must be a mapping, such as {name: value}; got 5"),
         ("encoder.options=cifar", "encoder.options: must be a mapping, such as {name: value}; got"),
         ("views.local={count: 1, size: 40}", "views.local.size: must be at most views.size, 32;"),

@@ -78,6 +78,11 @@ def _set(values: dict[str, Any], override: str) -> None:
     path = key.split(".")
     if not equals or not all(path):
         raise ValueError(f"an override is KEY=VALUE, such as optimiser.lr=0.03; got {override!r}")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError(
+            f"{key}: must be UTF-8, as config.yaml keeps it; got {text!r}: rename the folder, or "
+            "give a link to it"
+        )
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
