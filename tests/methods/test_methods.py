@@ -340,6 +340,8 @@ class TestMomentum:
         (lambda: SimCLR(Encoder(), DSFLoss(in_batch="cross")), "SimCLR takes a loss.*'both'"),
         (lambda: SimCLR(Encoder(), DSFLoss(memory_bank_size=(4, 4))), "without a memory bank"),
         (lambda: MoCo(Encoder(), DSFLoss()), "MoCo takes a loss with a memory bank"),
+        (lambda: make("moco", dimension=D + 1), f"dimension must be .* which is {D}; got {D + 1}"),
+        (lambda: make("moco", "loss", dimension=1), f"dimension must be .* which is {D}; got 1"),
         (lambda: MoCoV3(Encoder(), DSFLoss()), "MoCoV3 takes a loss.*'cross'"),
         (lambda: make("moco", shuffle="all"), "shuffle must be one of.*got 'all'"),
         (lambda: make("moco", momentum=1.5), r"momentum must be in \[0, 1\]; got 1.5"),

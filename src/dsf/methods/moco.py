@@ -53,6 +53,12 @@ class MoCo(MomentumMethod):
     ) -> None:
         if loss.queue is None:
             raise ValueError("MoCo takes a loss with a memory bank: memory_bank_size=(K, D)")
+        bank = loss.queue.get_buffer(loss.queue.names[0]).shape[-1]
+        if isinstance(projector, str) and bank != dimension:
+            raise ValueError(
+                f"dimension must be the D of the loss's memory_bank_size=(K, D), which is {bank}; "
+                f"got {dimension}"
+            )
         if shuffle not in get_args(Shuffle):
             raise ValueError(f"shuffle must be one of {get_args(Shuffle)}; got {shuffle!r}")
         super().__init__(encoder, loss, projector, dimension, hidden, momentum, momentum_steps)
