@@ -38,13 +38,17 @@ def test_an_encoder_of_timm(tmp_path, monkeypatch, capsys):
     assert kept["untrained-linear@embedded size=16"]["accuracy"] > 0.15
     capsys.readouterr()
     assert call(*arguments, "knn") == 0
-    name = "untrained-knn@embedded size=16"
-    assert capsys.readouterr().err == f"{name}: kept, as it is there already\n"
+    kept_already = "untrained-knn@embedded size=16: kept, as it is there already\n"
+    note = "note: the weights of timm/resnet10t are random; --pretrained takes those of its library"
+    assert capsys.readouterr().err == f"{note}\n{kept_already}"
+    assert call(*arguments, "knn", "--random") == 0
+    assert capsys.readouterr().err == kept_already
 
 
-def test_an_encoder_with_options_and_a_folder_of_its_own(tmp_path):
+def test_an_encoder_with_options_and_a_folder_of_its_own(tmp_path, capsys):
     arguments = ["resnet-small", "width=4", "--data", "embedded", "-o", tmp_path / "here"]
     assert call(*arguments) == 0
+    assert "note: the weights of resnet-small are random\n" in capsys.readouterr().err
     assert call(*arguments, "--seed", 3) == 0
     kept = read_json(tmp_path / "here" / "results.json")
     first, other = (kept[f"untrained-knn@embedded width=4{seed}"] for seed in ("", " seed=3"))

@@ -201,6 +201,10 @@ def evaluate(
         opened = open_encoder(
             encoder, data, device, size, weights, options, compile, seed or 0, tests
         )
+        if opened.untrained and not random:
+            theirs = str(source).startswith(("timm/", "torchvision/"))
+            hint = "; --pretrained takes those of its library" if theirs else ""
+            say(f"note: the weights of {source} are random{hint}")
     if opened is not source:
         task = opened.subject.task
         if note := stale_note(task.about["name"], task.train.image_size[0]):
