@@ -173,6 +173,12 @@ class TestBaseRate:
             load_recipe("imagenet100-dsf", [override])
 
 
+@pytest.mark.parametrize("alpha", [0.25, 1.0, 2.0])
+def test_every_order_of_renyi(alpha):
+    words = ["loss.mode=exact", "loss.divergence=renyi", f"loss.alpha={alpha}"]
+    assert load_recipe("demo", words).loss.alpha == alpha
+
+
 def test_overrides():
     overrides = ["optimiser.lr=1e-3", "encoder.options={stem: imagenet}", "loss.temperature=null"]
     settings = load_recipe("cifar10-dsf", overrides)
@@ -220,6 +226,8 @@ def test_overrides():
         ("views.local.scale=[0.5, 1]", "views.local.scale: no such setting; "),
         ("loss.pooling=harmonic", "loss.pooling: must be 'arithmetic' or 'geometric'; got 'harm"),
         ("loss.divergence=renyi", "loss: divergence 'renyi' needs mode='exact'"),
+        ("loss.alpha=0", "loss.alpha: must be greater than 0; got 0"),
+        ("loss.alpha=.inf", "loss.alpha: must be a finite number; got inf"),
         ("schedule.warmup_epochs=300", "schedule.warmup_epochs: must be at most epochs, 250"),
         ("epochs=.inf", "epochs: must be a finite number; got inf"),
     ],

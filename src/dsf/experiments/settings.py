@@ -124,7 +124,7 @@ class Loss(Part):
     estimator: Estimator = "banerjee"
     queue_kappa: QueueKappa = "stored"
     divergence: Divergence = "kl"
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.5
     detach_resultant: bool = False
 
     @property
