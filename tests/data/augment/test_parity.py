@@ -3,17 +3,25 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 from pil_reference import agree, apply, as_planes, images, operation, replay, to_pil
 from torchvision.transforms import functional
 
 from dsf.data.augment import OPERATIONS, RECIPES, Recipe, Views
 from dsf.data.augment.blur import box_reach, box_weights, gaussian_blur
-from dsf.data.augment.colour import brightness, contrast, grayscale, rotate_hue, saturation
+from dsf.data.augment.colour import (
+    average,
+    brightness,
+    contrast,
+    grayscale,
+    rotate_hue,
+    saturation,
+)
 from dsf.data.augment.geometry import as_double, nearest
-from dsf.data.augment.levels import solarize
+from dsf.data.augment.levels import equalize, solarize
 from dsf.data.augment.randaugment import RandAugment, is_geometric
 
 IMAGES = images()
@@ -102,6 +110,26 @@ def test_hardly_any_levels(name, pixels):
     ours = RandAugment(CIFAR, 8).colour(batch.unbind(1), chosen, sign, torch.arange(8))
     views = [apply(operation(name, CIFAR, 8, bool(n)), batch[:1]) for n in sign]
     agree(ours, torch.cat(views), levels=1, share=1)
+
+
+class TestLargeViews:
+    """Their sums exceed 32 bits, and their counts of pixels what float32 holds exactly."""
+
+    SIZE = 3000
+
+    def test_the_mean(self):
+        assert average(torch.full((1, self.SIZE, self.SIZE), 255.0)).item() == 255
+
+    def test_equalize(self):
+        step = 35_000  # of 255: level 1 comes to just below 250 of them
+        first, second = 250 * step - 1 - step // 2, 255 * step
+        plane = torch.zeros(self.SIZE**2)
+        plane[first:second], plane[second:] = 1, 2
+        plane = plane.view(1, self.SIZE, self.SIZE)
+        picture = Image.fromarray(plane[0].to(torch.uint8).numpy())
+        expected = torch.from_numpy(np.array(ImageOps.equalize(picture)))
+        ours, *_ = equalize((plane,) * 3, torch.tensor([True]), torch.arange(self.SIZE))
+        assert torch.equal(ours[0].to(torch.uint8), expected)
 
 
 CROPS = Recipe(crop_scale=(0.1, 1.0))

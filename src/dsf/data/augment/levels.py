@@ -57,10 +57,10 @@ def equalize(planes: Planes, wanted: Tensor, positions: Tensor) -> Planes:
         through = histogram.cumsum(1, dtype=torch.int32)
         # All pixels but the brightest share 255 steps; PIL does nothing if there are too few.
         darker = torch.where(through < pixels, through, 0).amax(1, keepdim=True)
-        step = (darker // 255).to(torch.float32)
-        below = (through - histogram).to(torch.float32)
-        table = divide((step * 0.5).floor() + below, step.clamp(min=1)).clamp(max=255)
-        mapped = table.gather(1, level.flatten(1)).view_as(plane)
+        step = darker // 255
+        # In integers: of large views these are more than ``divide`` takes.
+        table = ((step // 2 + through - histogram) // step.clamp(min=1)).clamp(max=255)
+        mapped = table.to(torch.float32).gather(1, level.flatten(1)).view_as(plane)
         return torch.where(step[:, :, None] > 0, mapped, plane)
 
     red, green, blue = (flatten(plane) for plane in planes)
