@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageFilter, ImageOps
-from pil_reference import agree, apply, as_planes, images, operation, replay, to_pil
+from pil_reference import agree, apply, as_planes, images, magnitude, operation, replay, to_pil
 from torchvision.transforms import functional
 
 from dsf.data.augment import OPERATIONS, RECIPES, Recipe, Views
@@ -20,7 +20,7 @@ from dsf.data.augment.colour import (
     rotate_hue,
     saturation,
 )
-from dsf.data.augment.geometry import as_double, nearest
+from dsf.data.augment.geometry import affine_table, as_double, nearest
 from dsf.data.augment.levels import equalize, solarize
 from dsf.data.augment.randaugment import RandAugment, is_geometric
 
@@ -130,6 +130,14 @@ class TestLargeViews:
         expected = torch.from_numpy(np.array(ImageOps.equalize(picture)))
         ours, *_ = equalize((plane,) * 3, torch.tensor([True]), torch.arange(self.SIZE))
         assert torch.equal(ours[0].to(torch.uint8), expected)
+
+
+def test_translations_by_whole_pixels():
+    """A view of 331 pixels moves by 5 a step of the magnitude; a float may fall short of that."""
+    for place in range(31):
+        recipe = replace(CIFAR, magnitude=place)
+        moved = -affine_table(recipe, 331)[OPERATIONS.index("TranslateX"), 0, 2].item() / 2**32
+        assert moved == int(magnitude("TranslateX", recipe, 331))
 
 
 CROPS = Recipe(crop_scale=(0.1, 1.0))

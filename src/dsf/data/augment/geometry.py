@@ -32,7 +32,8 @@ def affine_table(recipe: Recipe, size: int) -> Tensor:
 
 
 def _matrix(operation: str, strength: float, size: int) -> Matrix:
-    translation = int(150 / 331 * size * strength)
+    # Rounded first: of 331 pixels this may be a whole number, and fall just short of it.
+    translation = int(round(150 / 331 * size * strength, 6))
     match operation:
         case "ShearX":
             return (1, 0.3 * strength, 0, 0, 1, 0)
