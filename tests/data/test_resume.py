@@ -11,6 +11,7 @@ from pathlib import Path
 
 import miniature
 import pytest
+from PIL import Image
 
 from dsf.data import prepare, writer
 
@@ -103,6 +104,29 @@ def test_damage_to_what_was_finished_is_mended(tmp_path, root, monkeypatch):
     (partial / "train-00001.npy").unlink()
     (partial / "train-00002.json").write_bytes(b"wrong")
     prepare(f"folder:{pictures}", size=8, skip_broken=True).verify()
+
+
+@pytest.mark.parametrize("skip_broken", [False, True])
+def test_images_that_can_be_read_now_are_read(tmp_path, root, monkeypatch, skip_broken):
+    """A drive that is back, rights that were given or another Pillow leave files as they were."""
+    monkeypatch.setattr(writer, "SHARD_BYTES", 3 * 8 * 8 * 3)
+    folder = miniature.picture_folder(tmp_path / "pictures", IMAGES)
+    name, opened = f"folder:{folder}", Image.open
+    gone = {*folder.glob("train/a/*"), *folder.glob("test/*/*")}
+
+    def open_some(file, *arguments):
+        if Path(file.name) in gone:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(file, *arguments)
+
+    monkeypatch.setattr(Image, "open", open_some)
+    message = "no image of split 'test'" if skip_broken else "Input/output error"
+    with pytest.raises(ValueError, match=message):
+        prepare(name, size=8, skip_broken=skip_broken)
+    gone.clear()
+    store = prepare(name, size=8)
+    store.verify()
+    assert (store.left_out, store.counts) == ([], {"train": 8, "test": 4})
 
 
 def prepare_command(name, *options):

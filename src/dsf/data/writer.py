@@ -1,7 +1,8 @@
 """Build a store so that it can be stopped anywhere: started again, it goes on to the same bytes.
 
 All work is done in ``NAME.partial``, which becomes ``NAME`` once it is complete. Beside every
-finished shard lies a record of it; a shard without a record is made again.
+finished shard lies a record of it; a shard without a record is made again. Once somebody was told
+of images that cannot be read, their shards have none.
 """
 
 import errno
@@ -139,7 +140,7 @@ def _write_splits(
     title: str,
 ) -> dict[str, Any]:
     total = sum(source.splits.values())
-    splits, left_out = {}, []
+    splits, left_out, broken = {}, [], []
     with progress.task(title, total) as advance:
         for split, count in source.splits.items():
             content = hashlib.sha256()
@@ -153,13 +154,19 @@ def _write_splits(
                 else:
                     advance(stop - start)
                 records.append(record)
+                if record["left_out"]:
+                    broken.append(_record_of(shard))
             left_out += [LeftOut(*entry) for record in records for entry in record["left_out"]]
             splits[split] = _write_rest(partial, split, records, content.hexdigest())
+    empty = [split for split, entry in splits.items() if not entry["count"]]
+    if empty or (left_out and not skip_broken):
+        # To be read again: who mends rights, a drive or Pillow leaves no trace in the files.
+        for record_file in broken:
+            record_file.unlink()
     if left_out and not skip_broken:
         raise BrokenImagesError(left_out, total)
-    for split, entry in splits.items():
-        if not entry["count"]:
-            raise ValueError(f"{source.description}: no image of split {split!r} can be read")
+    if empty:
+        raise ValueError(f"{source.description}: no image of split {empty[0]!r} can be read")
     return {
         **plan,
         "classes": list(source.classes),
