@@ -89,6 +89,12 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path, name, value, expected):
     assert pixel(tmp_path / name) == (expected,) * 3
 
 
+def test_a_level_of_sixteen_bits_may_be_transparent(tmp_path):
+    image = Image.fromarray(np.full((SIDE, SIDE), 257, np.uint16))
+    assert pixel(save(tmp_path / "clear.png", image, transparency=257)) == (255, 255, 255)
+    assert pixel(save(tmp_path / "other.png", image, transparency=256)) == (1, 1, 1)
+
+
 def test_sixteen_bits_a_colour(tmp_path):
     row = struct.pack(">HHH", 65535, 32896, 257) * SIDE
     (tmp_path / "wide.png").write_bytes(raw_png(SIDE, SIDE, 16, 2, [row] * SIDE))

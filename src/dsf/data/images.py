@@ -84,6 +84,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if mode.startswith("I;16") or (mode == "I" and kind in ("PNG", "PPM")):
         # Pillow's own conversion would clip 16 bits at 255.
         wide = np.asarray(image).astype(np.int64)
+        if (clear := image.info.get("transparency")) is not None:  # a level
+            wide[wide == clear] = 65535
         return Image.fromarray(((wide * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
     if mode in ("I", "F"):
         raise UnreadableImageError(
