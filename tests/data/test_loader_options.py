@@ -61,8 +61,12 @@ class TestRecipes:
             make(views=3, recipe=("cifar", "cifar"))
         with pytest.raises(ValueError, match="recipe must be one or a pair; got 3"):
             make(recipe=("cifar", "cifar", "cifar"))
+        with pytest.raises(ValueError, match=r"recipe must be a Recipe or .*; got \['cifar'"):
+            make(recipe=["cifar", "cifar"])
         with pytest.raises(ValueError, match="views must be at least 1; got 0"):
             make(views=0)
+        with pytest.raises(ValueError, match=r"size must be in \[4, 4096\]; got 0"):
+            make(view_size=0)
 
 
 class TestData:

@@ -62,7 +62,7 @@ class ViewLoader:
         split: which, of a data set or folder.
         stored_size: the side of the stored images; by default that of the only store there is, or
             256 of a folder that is not prepared yet.
-        seed: of order and views.
+        seed: of order and views; of the order alone where a module with its own makes the views.
         drop_last: leave out what makes no full batch; else the last batch is smaller.
         device: by default the current CUDA device when the first batch is made, or the CPU.
         resident: keep all images on the device; "auto": if they take up to half of what is free.
@@ -112,7 +112,8 @@ class ViewLoader:
         self._device, self._resident, self._compile = device, resident, compile
         self._rank, self._world_size = rank, world_size
         self._form = find_form(form)
-        self._maker = _maker(recipe, view_size or self.split.image_size, seed, exact, dtype)
+        size = self.split.image_size if view_size is None else view_size
+        self._maker = _maker(recipe, size, seed, exact, dtype)
         self._start = self._position = (0, 0)  # epoch and batch: of the next iteration, of the next
         self._sampler()  # a wrong batch_size is told here
 

@@ -110,6 +110,6 @@ def find_recipe(recipe: str | Recipe) -> Recipe:
     """A recipe by its name, or itself."""
     if isinstance(recipe, Recipe):
         return recipe
-    if recipe not in RECIPES:
+    if not isinstance(recipe, str) or recipe not in RECIPES:
         raise ValueError(f"recipe must be a Recipe or one of {tuple(RECIPES)}; got {recipe!r}")
     return RECIPES[recipe]
