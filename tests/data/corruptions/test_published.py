@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +62,16 @@ def test_folders(imagenet, name):
     assert some.labels.tolist() == [0, 0, 1, 1]
     assert some.read(0, 1).shape == (1, 3, 64, 64)
     assert some.read(0, 1)[0, 0].double().mean() == pytest.approx(50, abs=3)
+
+
+def test_hidden_files_and_folders_are_none_of_it(imagenet):
+    """What notebooks keep beside a folder would be its first class, and shift all labels."""
+    kept = imagenet / "fog/1/.ipynb_checkpoints"
+    shutil.copytree(imagenet / "fog/1/n01", kept)
+    (imagenet / "fog/1/n01/._0.JPEG").write_bytes(b"of a Mac")
+    files = load_published(imagenet, "fog", 1)
+    assert files.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert len(files.read(0, 6)) == 6
 
 
 def test_missing(cifar, imagenet):

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from dsf.data.corruptions.apply import check_name, check_severity
 from dsf.data.corruptions.constants import SEVERITIES
-from dsf.data.images import EXTENSIONS, UnreadableImageError, read_square
-from dsf.data.pictures import cores
+from dsf.data.images import UnreadableImageError, read_square
+from dsf.data.pictures import cores, pictures, subfolders
 from dsf.data.sets.numbers import folders_of_classes
 
 _LABELS = "labels.npy"
@@ -95,7 +95,7 @@ def find_published(folder: Path | str, name: str, severity: int) -> Path:
 
 def class_folders(folder: Path, classes: Sequence[str] | None) -> list[Path]:
     """The folder of each class, of a type and severity of ImageNet-C."""
-    there = sorted(place.name for place in folder.iterdir() if place.is_dir())
+    there = [place.name for place in subfolders(folder)]
     if not there:
         raise FileNotFoundError(f"{folder} has no class folders")
     names = there if classes is None else folders_of_classes(classes, there)
@@ -147,7 +147,7 @@ def _pictures(folder: Path, classes: Sequence[str] | None, size: int) -> Publish
     paths: list[Path] = []
     labels: list[int] = []
     for label, place in enumerate(class_folders(folder, classes)):
-        found = sorted(p for p in place.iterdir() if p.suffix.lower() in EXTENSIONS)
+        found = pictures(place)
         if not found:
             raise FileNotFoundError(f"{place} has no images")
         paths += found
