@@ -25,7 +25,8 @@ def luma(planes: Planes) -> Tensor:
 def average(gray: Tensor) -> Tensor:
     """The rounded mean of (V, h, w) levels, (V, 1, 1)."""
     pixels = gray.shape[-2] * gray.shape[-1]
-    total = gray.to(torch.int32).sum((-2, -1), keepdim=True)  # in int64, since views may be large
+    wide = torch.int32 if pixels <= 2**22 else torch.int64  # twice the sum is to fit
+    total = gray.to(torch.int32).sum((-2, -1), keepdim=True, dtype=wide)
     return ((2 * total + pixels) // (2 * pixels)).to(torch.float32)
 
 
