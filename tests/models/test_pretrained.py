@@ -86,11 +86,34 @@ def test_errors(folder, tmp_path):
         ({"image_size": None}, "dsf must have .* image_size, mean and std"),
         ({"mean": 3}, "dsf must have .* image_size, mean and std"),
         ({"std": [1.0]}, "dsf must have .* image_size, mean and std"),
+        ({"std": "abc"}, "dsf must have .* image_size, mean and std"),
+        (
+            {"encoder": {"name": "resnet-small", "options": ["width"]}},
+            "an encoder with name and op",
+        ),
+        ({"encoder": {"name": "resnet-small", "options": "width"}}, "an encoder with name and op"),
+        ({"files": None}, "dsf.files must hold checksums by the names of files; got None"),
     ],
 )
 def test_a_wrong_config(folder, values, message):
     change(folder, **values)
     with pytest.raises(ValueError, match=message):
+        from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        (["model.safetensors"], "names no files: weight_map is missing, empty or no mapping"),
+        (None, "names no files: weight_map is missing, empty or no mapping"),
+        ({"conv1.weight": 1}, "lacks 1, a part of its weights"),
+        ({"conv1.weight": "../model.safetensors"}, "must name files of its own folder; got"),
+    ],
+)
+def test_a_wrong_index(folder, places, message):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         from_pretrained(folder)
 
 

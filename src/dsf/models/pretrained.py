@@ -100,9 +100,12 @@ def _section(folder: Path) -> dict[str, Any]:
         )
     try:
         name, options = section["encoder"]["name"], section["encoder"]["options"]
-        fetching = [option for option in FETCHING if option in options]
-        whole = isinstance(name, str) and isinstance(section["image_size"], int)
+        whole = isinstance(name, str) and isinstance(options, dict)
+        whole = whole and isinstance(section["image_size"], int)
         whole = whole and len(section["mean"]) == len(section["std"]) == 3
+        whole = whole and all(
+            isinstance(value, int | float) for value in (*section["mean"], *section["std"])
+        )
     except (KeyError, TypeError):
         whole = False
     if not whole:
@@ -110,6 +113,12 @@ def _section(folder: Path) -> dict[str, Any]:
             f"{folder / CONFIG}: {SECTION} must have an encoder with name and options, "
             "image_size, mean and std"
         )
+    if not isinstance(section.get("files", {}), dict):
+        raise ValueError(
+            f"{folder / CONFIG}: {SECTION}.files must hold checksums by the names of files; "
+            f"got {section['files']!r}"
+        )
+    fetching = [option for option in FETCHING if option in options]
     if fetching:
         raise ValueError(f"{folder / CONFIG}: the encoder must not take the option {fetching[0]!r}")
     if ":" in name:
@@ -123,9 +132,12 @@ def _files(folder: Path, checksums: Mapping[str, str]) -> list[Path]:
     if not (folder / WEIGHTS).is_file():
         if not (folder / INDEX).is_file():
             raise FileNotFoundError(f"{folder} holds no exported encoder: it has no {WEIGHTS}")
-        names = set(read_json(folder / INDEX).get("weight_map", {}).values())
+        places = read_json(folder / INDEX).get("weight_map")
+        names = set(map(str, places.values())) if isinstance(places, dict) else set()
     if not names:
-        raise ValueError(f"{folder / INDEX} names no files: weight_map is missing or empty")
+        raise ValueError(
+            f"{folder / INDEX} names no files: weight_map is missing, empty or no mapping"
+        )
     for name in sorted(names):
         if Path(name).name != name:
             raise ValueError(f"{folder / INDEX} must name files of its own folder; got {name!r}")
