@@ -143,6 +143,18 @@ class TestMoCoV3Transformer:
         (lambda: create_encoder("mocov3-vit-small", num_heads=5), "does not take these options"),
         (lambda: create_encoder("resnet18", stem="mnist"), "stem must be one of.*got 'mnist'"),
         (lambda: create_encoder("mocov3-vit-small", image_size=40), "multiple of.*got 40"),
+        (
+            lambda: create_encoder("mocov3-vit-small", image_size=32, patch_size=8),
+            "patches of 16 pixels.*got {'patch_size': 8}: timm/vit_small_patch16_224 takes",
+        ),
+        (
+            lambda: create_encoder("mocov3-vit-small", image_size=32, reg_tokens=4),
+            "a class token only; got {'reg_tokens': 4}",
+        ),
+        (
+            lambda: create_encoder("mocov3-vit-small", image_size=32, pos_embed="none"),
+            "a class token only; got {'pos_embed': 'none'}",
+        ),
         (lambda: sine_cosine_positions(2, 2, 6), "multiple of 4; got 6"),
         (lambda: feature_dimension(nn.Linear(2, 3)), "Linear does not say.*num_features"),
     ],

@@ -122,7 +122,15 @@ def _mocov3_vit(
     rows, columns = model.patch_embed.grid_size
     positions = sine_cosine_positions(rows, columns, model.embed_dim)
     class_token = torch.zeros(1, model.embed_dim)
-    model.pos_embed = nn.Parameter(torch.cat([class_token, positions])[None], requires_grad=False)
+    fixed = torch.cat([class_token, positions])[None]
+    # timm makes others without a word, which would fail at their first images.
+    patches, places = model.patch_embed.patch_size, getattr(model.pos_embed, "shape", None)
+    if patches != (16, 16) or places != fixed.shape:
+        raise ValueError(
+            "MoCo v3's transformers have patches of 16 pixels, and beside them a class token only; "
+            f"got {options}: timm/{name} takes other patches and tokens"
+        )
+    model.pos_embed = nn.Parameter(fixed, requires_grad=False)
     return model  # type: ignore[no-any-return]
 
 
