@@ -28,7 +28,12 @@ _QUIET = (
 
 
 # What Chromium asks for itself, whatever the page.
-_OWN = ("accounts.google.com", "clients2.google.com", "update.googleapis.com")
+_OWN = (
+    "accounts.google.com",
+    "clients2.google.com",
+    "update.googleapis.com",
+    "www.google.com",
+)
 
 
 class Browser:
