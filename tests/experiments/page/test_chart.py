@@ -49,6 +49,17 @@ def test_any_values_can_be_drawn(values):
     assert drawn.count('aria-roledescription="point"') == len(finite)
 
 
+@pytest.mark.parametrize("value", [4.5176, 0.2908, -3.2e-4, 76.83, 0.0])
+def test_the_ticks_around_a_single_value_are_true(value):
+    for points in ([(1, value)], [(1, value), (2, value)]):
+        drawn = svg(chart(Series("a", points)))
+        (axis,) = re.findall(
+            r"Y-axis titled 'value' for a linear scale with values from [^\"]*", drawn
+        )
+        low, high = re.findall(r"[\d.eE+\u2212-]+\d", axis.split("from")[1])
+        assert float(low.replace("\u2212", "-")) < value < float(high.replace("\u2212", "-"))
+
+
 def test_what_is_not_finite_is_a_gap():
     points = [(0, 1.0), (1, 2.0), (2, math.nan), (3, 2.0), (4, 3.0)]
     made = chart(Series("a", points))

@@ -81,7 +81,7 @@ def line_chart(
         "scale": {"domainMin": 0, "nice": False},
         "axis": _whole_ticks(drawn) if whole else {},
     }
-    y = {"field": "y", "type": "quantitative", "title": y_label, "scale": {"zero": False}}
+    y = {"field": "y", "type": "quantitative", "title": y_label, "scale": _heights(drawn, band)}
     layers = [_line(line, x, y, style) for line in drawn if line.faint]
     if band:
         layers.insert(0, _band(band, x, y))
@@ -220,6 +220,17 @@ def _hover(series: Sequence[Series], x: Mapping[str, Any], x_label: str) -> dict
             "tooltip": {"field": "tip"},
         },
     }
+
+
+def _heights(series: Sequence[Series], band: Band) -> dict[str, Any]:
+    """Of the y axis; a single value stands amid others, since alone its tick is a whole number."""
+    values = {_rounded(y) for line in series for _, y in line.finite}
+    values |= {_rounded(end) for _, *ends in band for end in ends}
+    (only, *more) = values - {None}
+    if only is None or more:
+        return {"zero": False}
+    around = abs(only) / 10 or 1.0
+    return {"zero": False, "domain": [only - around, only + around]}
 
 
 def _whole_ticks(series: Sequence[Series]) -> dict[str, Any]:
