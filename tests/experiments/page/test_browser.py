@@ -33,12 +33,12 @@ def test_the_page_opens_without_a_message(chromium, page):
     assert [title.text for title in tree.find("head")[0].find("title")] == ["A <run> & more"]
     drawn = [place for place in tree.find("div", class_="chart") if place.find("svg")]
     assert [place.attributes["id"] for place in drawn] == [
-        "loss",
-        "knn",
-        "margin",
-        "kappa-mean",
-        "map-before-training",
-        "map-after-training",
+        "chart-loss",
+        "chart-knn",
+        "chart-margin",
+        "chart-kappa-mean",
+        "chart-map-before-training",
+        "chart-map-after-training",
     ]
     labels = [place.attributes["aria-label"] for place in drawn]
     assert labels[0].startswith("Loss. First and last values: ")
@@ -65,7 +65,7 @@ def test_the_page_asks_the_network_for_nothing(chromium, page, tmp_path):
 def test_values_show_where_the_pointer_is(chromium, page):
     script = """
     setTimeout(() => {
-      const chart = document.querySelector("#loss svg");
+      const chart = document.querySelector("#chart-loss svg");
       chart.scrollIntoView();
       const box = chart.getBoundingClientRect();
       const at = { bubbles: true, clientX: box.right - 40, clientY: box.top + 60 };
@@ -112,7 +112,7 @@ def test_a_phone_shows_it_without_scrolling_aside(chromium, page):
 def test_choosing_a_class_fades_the_others(chromium, page):
     script = """
     setTimeout(() => {
-      const legend = document.querySelector("#map-after-training .mark-group.role-legend");
+      const legend = document.querySelector("#chart-map-after-training .mark-group.role-legend");
       const label = legend.querySelector(".role-legend-label text");
       label.dispatchEvent(new MouseEvent("click", { bubbles: true }));
     }, 1000);
@@ -120,7 +120,8 @@ def test_choosing_a_class_fades_the_others(chromium, page):
 
     def opacities(html):
         tree = read("".join(html.split("<!DOCTYPE html>")))
-        place = next(d for d in tree.find("div") if d.attributes.get("id") == "map-after-training")
+        wanted = "chart-map-after-training"
+        place = next(d for d in tree.find("div") if d.attributes.get("id") == wanted)
         marks = place.find("g", class_="mark-symbol")
         points = next(g for g in marks if "layer_0_marks" in g.attributes["class"].split())
         return sorted(path.attributes["opacity"] for path in points.find("path"))

@@ -63,7 +63,14 @@ def test_a_page_without_charts_has_no_script(tmp_path):
     assert not tree.find("noscript")
 
 
-def test_ids_are_unique_and_references_hold(tree):
+def test_ids_are_unique_and_references_hold(tmp_path):
+    folder = write_run(tmp_path / "run")
+    linear = RESULTS["linear"] | {"details": {"confusion": [[9, 1], [1, 9]]}}
+    corruption = {"mce": 0.5, "clean_error": 0.3, "details": {"by_type": {"snow": 0.5}}}
+    results = RESULTS | {"linear": linear, "corruption": corruption}
+    (folder / "results.json").write_text(json.dumps(results))
+    tree = read(page(folder, make_pictures()))
+    assert {"confusion", "corruption"} <= set(charts(tree))
     ids = [e.attributes["id"] for e in everything(tree) if "id" in e.attributes]
     assert len(ids) == len(set(ids))
     used = [e.attributes.get("aria-labelledby", "").split() for e in everything(tree)]

@@ -53,7 +53,7 @@ class Chart:
     """A picture of numbers.
 
     Args:
-        name: its id on a page and the name of its files.
+        name: of its files, and after "chart-" its id on a page.
         title: what it shows.
         description: what a screen reader says of it.
         spec: of Vega-Lite, without sizes but for a height that depends on the data; colours are
@@ -83,7 +83,8 @@ def embedded(chart: Chart) -> Markup:
     content = json.dumps(spec, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return join(
         (
-            tag("div", id=chart.name, class_="chart"),
+            # A section may have the name of its chart.
+            tag("div", id=f"chart-{chart.name}", class_="chart"),
             tag("script", Markup(content), type="application/json", data_chart=chart.name),
         )
     )
