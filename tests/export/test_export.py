@@ -265,6 +265,16 @@ def test_a_folder_is_named_once(evaluated, name, shown):
     assert "folder:folder" not in text
 
 
+def test_the_card_says_that_it_learned_from_a_part_of_the_images(run_of):
+    source = read_source(run_of("small"))
+    text = model_card(source, TARGETS["timm"])
+    assert "without labels on at most 32 of the images of CIFAR-10 that come with dsf for" in text
+    data = source.settings.data.model_copy(update={"limit": None})
+    settings = source.settings.model_copy(update={"data": data})
+    text = model_card(dataclasses.replace(source, settings=settings), TARGETS["timm"])
+    assert "without labels on the images of CIFAR-10 that come with dsf for" in text
+
+
 def test_without_evaluations_nothing_is_said_of_them(run_of):
     text = model_card(read_source(run_of("small")), TARGETS["timm"])
     assert "In the evaluations" not in text

@@ -125,7 +125,11 @@ def _encoder(source: Source) -> str:
 
 
 def _data(source: Source) -> str:
-    return "the images of CIFAR-10 that come with dsf" if source.data == EMBEDDED else source.data
+    limit = source.settings.data.limit  # which may be more than there are
+    few = f"at most {limit:,} of " if limit else ""
+    if source.data == EMBEDDED:
+        return f"{few}the images of CIFAR-10 that come with dsf"
+    return f"{few}the images of {source.data}" if few else source.data
 
 
 def _duration(source: Source) -> str:
