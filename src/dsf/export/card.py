@@ -106,7 +106,7 @@ def _reading(source: Source, arrays: bool) -> str:
     )
     made = 'read("photo.jpg")' if arrays else 'torch.from_numpy(read("photo.jpg"))'
     return (
-        f"From an image file, of which it is shown {what}, take `images = {made}[None]`, by\n\n"
+        f"For an image file, of which {what} is seen, take `images = {made}[None]` with\n\n"
         f"```python\n{code}```"
     )
 
