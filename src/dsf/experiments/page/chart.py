@@ -226,9 +226,10 @@ def _heights(series: Sequence[Series], band: Band) -> dict[str, Any]:
     """Of the y axis; a single value stands amid others, since alone its tick is a whole number."""
     values = {_rounded(y) for line in series for _, y in line.finite}
     values |= {_rounded(end) for _, *ends in band for end in ends}
-    (only, *more) = values - {None}
-    if only is None or more:
+    found = [value for value in values if value is not None]
+    if len(found) != 1:
         return {"zero": False}
+    (only,) = found
     around = abs(only) / 10 or 1.0
     return {"zero": False, "domain": [only - around, only + around]}
 
