@@ -201,10 +201,6 @@ def evaluate(
         opened = open_encoder(
             encoder, data, device, size, weights, options, compile, seed or 0, tests
         )
-        if opened.untrained and not random:
-            theirs = str(source).startswith(("timm/", "torchvision/"))
-            hint = "; --pretrained takes those of its library" if theirs else ""
-            say(f"note: the weights of {source} are random{hint}")
     if opened is not source:
         task = opened.subject.task
         if note := stale_note(task.about["name"], task.train.image_size[0]):
@@ -228,6 +224,10 @@ def evaluate(
     keep.mkdir(parents=True, exist_ok=True)
     _kept(keep)  # to a damaged file nothing could be added, after all the work
     begin()
+    if opened.untrained and opened is not source and not random:
+        theirs = str(source).startswith(("timm/", "torchvision/"))
+        hint = "; --pretrained takes those of its library" if theirs else ""
+        say(f"note: the weights of {source} are random{hint}")
     results = {}
     precision: Precision = "fp32" if opened.subject.autocast is None else "bf16"
     with numerics(precision, deterministic=False, autotune=False):
