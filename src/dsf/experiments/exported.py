@@ -18,6 +18,7 @@ from dsf.experiments.unfinished import unfinished
 from dsf.files import read_json
 from dsf.models import create_encoder, feature_dimension
 from dsf.models.pretrained import FETCHING, FORMAT
+from dsf.training.checkpoints import checksum
 
 Colours = tuple[float, float, float]
 
@@ -132,7 +133,7 @@ def read_source(run: Path | str) -> Source:
     }
     encoder = create_encoder(name, **options)
     encoder.load_state_dict(method.encoder.state_dict())
-    digest = read_json(checkpoint / "state.json")["tensors"]["sha256"]
+    digest = checksum(checkpoint)
     results = _results(run, digest)
     recipe = build.view_recipe(settings)
     return Source(

@@ -21,10 +21,9 @@ from dsf.experiments import build
 from dsf.experiments.nearby import run_hint
 from dsf.experiments.settings import Settings
 from dsf.experiments.sources import find_encoder, has_own_size, weights_hash
-from dsf.files import read_json
 from dsf.methods import Method
 from dsf.random import some
-from dsf.training.checkpoints import Checkpoints, load_module
+from dsf.training.checkpoints import Checkpoints, checksum, load_module
 
 
 @dataclass(frozen=True)
@@ -386,8 +385,7 @@ def about_run(settings: Settings, checkpoint: Path | None = None) -> dict[str, A
         "checkpoint": None if checkpoint is None else checkpoint.name,
     }
     if checkpoint is not None:
-        state = read_json(checkpoint / "state.json")
-        about["checkpoint_sha256"] = state["tensors"]["sha256"]
+        about["checkpoint_sha256"] = checksum(checkpoint)
     return about
 
 

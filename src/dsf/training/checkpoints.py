@@ -135,6 +135,11 @@ def read(path: Path) -> Loaded:
     return Loaded(path, tensors, state)
 
 
+def checksum(path: Path) -> str:
+    """That of a checkpoint's tensors, by which results name the weights that they are of."""
+    return str(files.read_json(path / STATE)["tensors"]["sha256"])
+
+
 def _step(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 

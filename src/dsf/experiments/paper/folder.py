@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dsf.experiments.recipe import load_recipe
 from dsf.experiments.run import CHECKPOINTS, CONFIG
 from dsf.files import read_json
+from dsf.training import checkpoints as saved
 from dsf.training.checkpoints import STATE, Checkpoints
 
 
@@ -38,6 +39,5 @@ def is_trained(folder: Path) -> bool:
 
 
 def checksum(folder: Path) -> str:
-    """That of the newest checkpoint's tensors, by which evaluations name what they are of."""
-    state = read_json(Checkpoints(folder / CHECKPOINTS).paths()[-1] / STATE)
-    return str(state["tensors"]["sha256"])
+    """That of the newest checkpoint."""
+    return saved.checksum(Checkpoints(folder / CHECKPOINTS).paths()[-1])
