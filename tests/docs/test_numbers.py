@@ -38,6 +38,46 @@ def test_logits_in_blocks():
     )
 
 
+def test_compiled_kernels_of_the_loss():
+    report = read_json(RESULTS / "benchmarks" / "loss.json")
+    stored, _, kernel = (row for row in report["streaming"] if row["negatives"] == "queue")
+    sizes = f"{kernel['compiled_MiB']:.0f} MiB instead of {stored['compiled_MiB']:,.0f} and "
+    share = f"{kernel['compiled_times_stored']:.2f} of the time"
+    assert says("README.md", sizes + share)
+    assert says("docs/math.md", sizes + share)
+    ours, theirs, slow = (
+        next(row for row in report["losses"] if row["loss"] == loss)["graph_ms"]
+        for loss in ("DSF", "FeatureAverage", "LossAverage")
+    )
+    text = f"{ours:.3f} ms for DSF, {theirs:.3f} ms for FeatureAverage and {slow:.3f} ms for Loss"
+    assert says("README.md", text)
+
+
+def test_a_step():
+    ours, ready, loose, eager, plain = read_json(RESULTS / "benchmarks" / "step.json")["steps"]
+    time, views = ours["milliseconds"], ours["milliseconds"] - ready["milliseconds"]
+    whole = f"{time:.1f} ms and {ours['gibibytes']:.1f} GiB; {views:.1f} ms of it is making the"
+    fp32 = f"{plain['milliseconds']:.0f} ms"
+    assert says("README.md", whole)
+    assert says("README.md", f"{fp32} and {plain['gibibytes']:.1f} GiB")
+    assert says(
+        "docs/design.md", f"takes {time:.1f} ms, of which making the views is {views:.1f} ms"
+    )
+    assert says("docs/design.md", f"graph it takes {loose['milliseconds']:.1f} ms")
+    assert says("docs/design.md", f"{eager['milliseconds']:.0f} ms, and in plain eager fp32 {fp32}")
+
+
+def test_a_step_of_a_transformer():
+    report = read_json(RESULTS / "benchmarks" / "step-vit.json")
+    ours, times = report["steps"][0]["milliseconds"], report["steps"][0]["times"]
+    hours = 100 * (126_689 // 128) * ours / 3.6e6
+    assert says("README.md", f"[took {ours:.0f} ms](results/benchmarks/step-vit.json)")
+    assert says("README.md", f"{times:.1f} times as fast as eager fp32")
+    assert says("README.md", f"would take {hours:.1f} hours")
+    assert says("docs/design.md", f"**{hours:.1f} hours on one H200**")
+    assert says("docs/design.md", f"{100 * report['products']['share']:.1f} % of the speed")
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
 def test_knn_is_by_the_projection_as_in_the_table_beside_it(page):
     found = read_json(RESULTS / "runs" / "cifar10-dsf-60" / "results.json")
@@ -81,6 +121,14 @@ def test_pairs_of_seeds_are_of_one_commit():
     assert [len(pair) for pair in commits] == [1, 1, 1]
     assert commits[0] != commits[1] == commits[2]
     assert says("docs/results-notes.md", "seeds 1 and 2 are of a later one than seed 0")
+
+
+@pytest.mark.parametrize("page", ["docs/start.md", "src/dsf/experiments/recipes/cifar10-dsf.yaml"])
+def test_what_250_epochs_reach(page):
+    found = outcome("table1/dsf")
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for value in (found.knn, found.linear_paper):
+        assert f"{value:.2f} %" in text
 
 
 def test_dsf_starts_later():
