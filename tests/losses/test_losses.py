@@ -93,6 +93,15 @@ class TestEveryLoss:
         scale = 0.1 + torch.rand(B, views, 1, dtype=torch.float64)
         torch.testing.assert_close(loss(scale * out0, 30 * out1), loss(out0, out1))
 
+    def test_one_sample(self, name, setting):
+        loss, views = make(name, setting)
+        pair = features(views, batch=1)
+        if setting == "dcl":
+            with pytest.raises(ValueError, match="has no negatives"):
+                loss(*pair)
+        else:
+            assert loss(*pair).isfinite()
+
     def test_gradients(self, name, setting):
         loss, views = make(name, setting)
         if name == "dsf-batch-mean" and "queue" in setting:

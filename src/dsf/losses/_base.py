@@ -178,6 +178,11 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
                 "out0 and out1 must have the same number of samples and the same dimension; "
                 f"got {tuple(views0.shape)} and {tuple(views1.shape)} as (B, m, D)"
             )
+        if self.contrast == "dcl" and self.queue is None and self._samples(len(views0)) == 1:
+            raise ValueError(
+                "contrast='dcl' leaves the positive out of the sum, and a single sample without a "
+                "memory bank has no negatives to sum over; got out0 and out1 of one sample"
+            )
         dtype = torch.promote_types(views0.dtype, views1.dtype)
         views0, views1 = views0.to(dtype), views1.to(dtype)
         with without_autocast(views0):
@@ -200,6 +205,10 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         if not self.gather_distributed:
             return key
         return _rebuild(key, [distributed.interleave(tensor) for tensor in self.gather(key)])
+
+    def _samples(self, own: int) -> int:
+        """How many are contrasted in the batch, with those of the other processes."""
+        return own * (distributed.world_size() if self.gather_distributed else 1)
 
     def _offset(self, query: R) -> int:
         return distributed.rank() * query[0].shape[0] if self.gather_distributed else 0
@@ -224,9 +233,7 @@ class ContrastiveLoss(nn.Module, ABC, Generic[R]):
         if self.block_size != "auto":
             return self.block_size is not None
         samples = len(query[0])
-        others = samples * (distributed.world_size() if self.gather_distributed else 1)
-        if self.queue is not None:
-            others = self.queue.size
+        others = self._samples(samples) if self.queue is None else self.queue.size
         return samples * others * self._pairs(query, key) > _LARGE
 
     def _pairs(self, query: R, key: R) -> int:

@@ -198,6 +198,28 @@ def test_results_are_looked_at_before_any_work(copy, monkeypatch):
         reproduce(plan, ["head/dsf", "tuning/dsf/lr-0.12"], results, runs, show=False)
 
 
+def test_one_that_fails_keeps_no_other_from_its_turn(copy, monkeypatch):
+    plan, results, runs = copy
+    broken, whole, needs = "tuning/dsf/lr-0.12", "head/dsf", "table1/dsf"
+    for name in (broken, whole, needs):
+        result_path(results, name).unlink()
+        shutil.rmtree(runs / name)
+    train, said = module.train, []
+
+    def fail(settings, folder, **options):
+        if folder == runs / broken:
+            raise RuntimeError("out of memory")
+        train(settings, folder, **options)
+
+    monkeypatch.setattr(module, "train", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        reproduce(plan, [broken, whole, needs], results, runs, say=said.append, show=False)
+    assert f"{broken}: failed: out of memory" in said
+    assert read_outcome(results, whole) is not None
+    assert any(text.startswith(f"{needs}: failed: ") and "1 of 2 candid" in text for text in said)
+    assert read_outcome(results, needs) is None
+
+
 def test_a_run_that_another_process_is_at(copy):
     plan, results, runs = copy
     name = "head/dsf"

@@ -34,7 +34,7 @@ from dsf.experiments.paper.weights import find_encoder, open_weights
 from dsf.experiments.run import CONFIG, RESULTS, train
 from dsf.experiments.subjects import Opened
 from dsf.training.health import NonFiniteLossError
-from dsf.training.signals import stopped_at_once
+from dsf.training.signals import Interrupted, stopped_at_once
 
 # The corruption benchmark has the classifier of the paper's linear evaluation. The paper says that
 # it is of severity 1; its numbers look like the mean over all five.
@@ -65,7 +65,8 @@ def reproduce(
     A run whose result is there is not touched, but that it gets the evaluations that it lacks, if
     its folder or its weights are still there; one that was stopped goes on from its folder; one
     that another process is at is passed over, so that several may share a list. Fine-tuning brings
-    the run whose encoder it needs with it.
+    the run whose encoder it needs with it. One that fails keeps none but those that need it from
+    their turn; the first error is raised at the end.
 
     Args:
         plan: of the runs.
@@ -79,31 +80,59 @@ def reproduce(
         weights: where exported encoders lie, to be used where the run folder is gone.
         begin: called once all that was asked for is found to be right, before the work.
     """
-    names = prepare(plan, names, results, runs, overrides, again, weights, begin)
-    for name in names:
-        asked = configure(plan, name, results, overrides)
-        outcome = _done(asked, results)
-        lacking = outcome.lacks(plan.wanted(name)) if outcome else []
-        source = find_encoder(name, outcome, runs, weights) if outcome and lacking else None
-        if outcome is not None and source is None:
-            gone = f" but for {', '.join(lacking)}, as its encoder is gone" if lacking else ""
-            say(f"{name}: done already{gone}, in {result_path(results, name)}")
+    failed: dict[str, Exception] = {}
+    every = prepare(plan, names, results, runs, overrides, again, weights, begin)
+    for name in every:
+        finetuning = plan.every[name].finetuning
+        if finetuning is not None and finetuning.of in failed:
+            say(f"{name}: not begun: {finetuning.of} has no result")
             continue
-        twin = None if outcome else _twin(plan, asked, results)
-        if twin is not None:
-            same = twin.content["run"]
-            say(f"{name}: is the same run as {same}")
-            write_outcome(results, name, dict(twin.content) | _identity(plan, asked, same))
-            continue
-        with claimed(runs / name) as mine:
-            if not mine:
-                say(f"{name}: another process is at it")
-            elif outcome is not None and source is not None:
-                _complete(asked, outcome, lacking, source, results, runs / name, say)
-            elif asked.finetuning is None:
-                _run(plan, asked, results, runs / name, say, show)
-            else:
-                _finetune(plan, asked, asked.finetuning, results, runs, weights, say)
+        try:
+            _make(plan, name, results, runs, overrides, say, show, weights)
+        except Interrupted:
+            raise
+        except Exception as error:  # of the others that are asked for it says nothing
+            failed[name] = error
+            if len(every) > 1:
+                say(f"{name}: failed: {error or type(error).__name__}")
+    for error in failed.values():
+        raise error
+
+
+def _make(
+    plan: Plan,
+    name: str,
+    results: Path,
+    runs: Path,
+    overrides: Sequence[str],
+    say: Callable[[str], None],
+    show: bool,
+    weights: Path | None,
+) -> None:
+    """One run, as far as it is missing; arguments of ``reproduce``."""
+    asked = configure(plan, name, results, overrides)
+    outcome = _done(asked, results)
+    lacking = outcome.lacks(plan.wanted(name)) if outcome else []
+    source = find_encoder(name, outcome, runs, weights) if outcome and lacking else None
+    if outcome is not None and source is None:
+        gone = f" but for {', '.join(lacking)}, as its encoder is gone" if lacking else ""
+        say(f"{name}: done already{gone}, in {result_path(results, name)}")
+        return
+    twin = None if outcome else _twin(plan, asked, results)
+    if twin is not None:
+        same = twin.content["run"]
+        say(f"{name}: is the same run as {same}")
+        write_outcome(results, name, dict(twin.content) | _identity(plan, asked, same))
+        return
+    with claimed(runs / name) as mine:
+        if not mine:
+            say(f"{name}: another process is at it")
+        elif outcome is not None and source is not None:
+            _complete(asked, outcome, lacking, source, results, runs / name, say)
+        elif asked.finetuning is None:
+            _run(plan, asked, results, runs / name, say, show)
+        else:
+            _finetune(plan, asked, asked.finetuning, results, runs, weights, say)
 
 
 def prepare(
