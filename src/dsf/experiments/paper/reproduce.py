@@ -95,8 +95,8 @@ def reproduce(
             failed[name] = error
             if len(every) > 1:
                 say(f"{name}: failed: {error or type(error).__name__}")
-    for error in failed.values():
-        raise error
+    if failed:
+        raise next(iter(failed.values()))
 
 
 def _make(
