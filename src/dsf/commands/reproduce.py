@@ -41,6 +41,13 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument(
         "--jobs", type=positive, default=1, metavar="N", help="runs at a time, on all GPUs (1)"
     )
+    parser.add_argument(
+        "--ahead",
+        type=positive,
+        default=0,
+        metavar="SECONDS",
+        help="begin the next so long before one has trained, to compile meanwhile",
+    )
     parser.add_argument("--plan", metavar="PLAN", help="only this one: its name or file")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="of one plan (results/PLAN)")
     parser.add_argument(
@@ -176,12 +183,12 @@ def _run(place: _Place, overrides: list[str], options: argparse.Namespace) -> in
     try:
         kept = Path("weights") / plan.name
         with asked() as begin:
-            if options.jobs == 1:
+            if options.jobs == 1 and not options.ahead:
                 reproduce(plan, names, results, runs, overrides, again, say, True, kept, begin)
             else:
                 every = prepare(plan, names, results, runs, overrides, again, kept, begin)
                 lost = reproduce_at_once(
-                    plan, every, results, runs, command, options.jobs, overrides, say
+                    plan, every, results, runs, command, options.jobs, overrides, say, options.ahead
                 )
     except Interrupted as stopped:
         print(f"{stopped}; the same command goes on{', without --again' if again else ''}")

@@ -125,6 +125,43 @@ def test_runs_that_cannot_be_set_up_do_not_stop_the_others(tmp_path):
     ]
 
 
+_LAST_EPOCH_BUT_ONE = """
+import pathlib, sys, time
+folder, wait = pathlib.Path(sys.argv[1]), float(sys.argv[2])
+folder.mkdir(parents=True)
+(folder / "config.yaml").write_text("recipe: demo\\nepochs: 10\\n")
+line = '{"kind": "epoch", "epoch": 9, "step": 9, "seconds": 5.0}\\n'
+(folder / "metrics.jsonl").write_text(line)
+while not pathlib.Path(sys.argv[3]).exists() and wait > 0:
+    time.sleep(0.01)
+    wait -= 0.01
+"""
+
+
+@pytest.mark.parametrize(("ahead", "together"), [(0, 1), (4, 1), (6, 2)])
+def test_the_next_begins_ahead_of_the_end(tmp_path, monkeypatch, ahead, together):
+    """Each has five seconds left, until another begins or, where none may, for a while."""
+    plan, runs = tiny_plan.load(tmp_path), tmp_path / "runs"
+    names = [*plan.candidates("dsf"), *plan.candidates("feature-avg")]
+    at_once = [0]
+
+    def start(asked, command, log, count, running):
+        at_once.append(len(running) + 1)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+        if running:
+            (runs / "go").touch()
+        wait = 30 if together > 1 else 0.5
+        arguments = map(str, (log.with_suffix(""), wait, runs / "go"))
+        process = subprocess.Popen([sys.executable, "-c", _LAST_EPOCH_BUT_ONE, *arguments])
+        return jobs._Job(asked, process, log, None)
+
+    monkeypatch.setattr(jobs, "_start", start)
+    results = tmp_path / "results"
+    jobs.reproduce_at_once(plan, names, results, runs, lambda name: [], 1, ahead=ahead)
+    assert max(at_once) == together
+
+
 def test_gpus_are_shared_evenly(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
     taken = []

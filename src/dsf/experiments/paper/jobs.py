@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsf.experiments.paper.configuration import Configuration, configure, difference
+from dsf.experiments.paper.folder import seconds_left
 from dsf.experiments.paper.outcome import read_outcome
 from dsf.experiments.paper.plan import Plan
 from dsf.training.signals import Interrupted, Signals
@@ -32,13 +33,15 @@ def reproduce_at_once(
     count: int,
     overrides: Sequence[str] = (),
     say: Callable[[str], None] = lambda text: None,
+    ahead: float = 0.0,
 ) -> list[str]:
     """Make those results that are missing.
 
     A run begins once those that it needs are done: the candidates of its tuning, the encoder that
     it fine-tunes. What a process says goes to NAME.log beside the run's folder. With several GPUs
     each process is given the one that fewest are at; those that share one take longer, so that
-    their seconds say little. Asked to stop, all save and end.
+    their seconds say little. With ``ahead`` the next begins, and compiles, while one trains its
+    last seconds and is evaluated. Asked to stop, all save and end.
 
     Args:
         plan: of the runs.
@@ -49,6 +52,7 @@ def reproduce_at_once(
         count: how many processes at a time.
         overrides: settings to change in all of them, which the command changes too.
         say: told what happens next.
+        ahead: how many seconds before the end of a training the next begins.
 
     Returns:
         The runs that did not come to a result.
@@ -76,13 +80,19 @@ def reproduce_at_once(
                     return asked
         return None
 
+    def is_room() -> bool:
+        if len(running) < count or not ahead:
+            return len(running) < count
+        busy = sum(seconds_left(runs / name) > ahead for name in running)
+        return busy < count and len(running) < 2 * count
+
     with Signals() as signals:
         try:
             while waiting or running:
                 if signals.received:
                     raise Interrupted(f"stopped by {signals.received}")
                 lost += _ended(running, results, say)
-                asked = following() if len(running) < count else None
+                asked = following() if is_room() else None
                 if asked is None:
                     time.sleep(_PAUSE)
                     continue
