@@ -175,9 +175,9 @@ class Optimiser(Part):
     """
 
     name: Literal["sgd", "lars", "adamw"] = "sgd"
-    lr: Annotated[float, Field(gt=0, le=1e6)] = 0.06
-    base_lr: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 5e-4
+    lr: Annotated[float, Field(gt=0, le=1e30)] = 0.06
+    base_lr: Annotated[float, Field(gt=0, le=1e30)] | None = None
+    weight_decay: Annotated[float, Field(ge=0, le=1e30)] = 5e-4
     decay_all: bool = False
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (
