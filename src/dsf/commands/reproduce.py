@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from dsf.experiments.paper.selection import Selection
 
 _DESCRIPTION = f"""\
-Train and evaluate those of the paper's runs that are missing; each leaves one
-file in results/PLAN. NAME means the first of the plans cifar10, imagenet100 and
-imagenette that has it, PLAN/NAME that of one plan. What is done is not done
-again; stopped by SIGTERM or SIGINT it saves, exits with {STOPPED}, and can go on."""
+Train and evaluate what is missing of the paper's runs; each leaves one file in
+results/PLAN. NAME is that of the first of the plans cifar10, imagenet100 and
+imagenette, PLAN/NAME of one. Stopped by a signal it saves, and exits with {STOPPED}."""
 _EXAMPLE = "dsf reproduce tuning/dsf table1/dsf imagenette/tuning/dsf --jobs 3"
 
 
@@ -46,7 +45,7 @@ def add(verbs: "argparse._SubParsersAction[Parser]") -> None:
         type=positive,
         default=0,
         metavar="SECONDS",
-        help="begin the next so long before one has trained, to compile meanwhile",
+        help="begin the next so long before one has trained (0)",
     )
     parser.add_argument("--plan", metavar="PLAN", help="only this one: its name or file")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="of one plan (results/PLAN)")
