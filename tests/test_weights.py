@@ -44,6 +44,12 @@ def test_what_is_said_of_them(folder):
     assert f"kNN {found.knn_backbone:.2f} %, linear {100 * linear:.2f} %" in text
 
 
+def test_what_the_readme_says_of_them():
+    found = outcome(ROOT / "weights" / "cifar10" / "table1" / "dsf")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"whose features have {found.knn_backbone:.2f} % kNN" in text
+
+
 def test_classes_lie_apart():
     """A nearest class mean of 600 labelled images; by chance it would be right in a tenth."""
     encoder = dsf.from_pretrained(ROOT / "weights" / "cifar10" / "table1" / "dsf")

@@ -24,6 +24,7 @@ from dsf.vmf.estimate import Estimator
 AUTO: Literal["auto"] = "auto"
 Switch = Literal["auto", True, False]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+_MOST = 1e30  # optimisers multiply in float32, which ends at 3.4e38
 
 
 class Data(Part):
@@ -175,9 +176,9 @@ class Optimiser(Part):
     """
 
     name: Literal["sgd", "lars", "adamw"] = "sgd"
-    lr: Annotated[float, Field(gt=0, le=1e30)] = 0.06
-    base_lr: Annotated[float, Field(gt=0, le=1e30)] | None = None
-    weight_decay: Annotated[float, Field(ge=0, le=1e30)] = 5e-4
+    lr: Annotated[float, Field(gt=0, le=_MOST)] = 0.06
+    base_lr: Annotated[float, Field(gt=0, le=_MOST)] | None = None
+    weight_decay: Annotated[float, Field(ge=0, le=_MOST)] = 5e-4
     decay_all: bool = False
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (
