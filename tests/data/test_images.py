@@ -1,5 +1,6 @@
 """Every kind of image file: its pixels, or the message it gives."""
 
+import hashlib
 import os
 import struct
 
@@ -132,6 +133,16 @@ def test_all_orientations_as_pillow_turns_them(tmp_path):
         with Image.open(path) as image:
             expected = np.asarray(ImageOps.exif_transpose(image))
         assert np.array_equal(read_square(path, SIDE)[0], expected)
+
+
+def test_the_same_bytes_from_every_pillow(tmp_path):
+    """Of an image that is enlarged in width and reduced in height, or the other way round."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 25, 3), dtype=np.uint8)
+    tall = save(tmp_path / "tall.png", Image.fromarray(pixels))
+    wide = save(tmp_path / "wide.png", Image.fromarray(pixels.transpose(1, 0, 2)))
+    # As Pillow 10.4 to 12.0 make them in one call; 13.0 makes others of the tall one.
+    found = [hashlib.sha256(read_square(path, 32)[0]).hexdigest()[:16] for path in (tall, wide)]
+    assert found == ["385f24b9271d3b92", "c5fdb12002cf377e"]
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA", "CMYK"])
