@@ -32,7 +32,7 @@ def test_a_run_that_could_start(tmp_path):
     assert found.cost.checkpoint_bytes <= written <= found.cost.checkpoint_bytes + header
     text = "\n".join(lines(found))
     assert "5,000 images of 32 pixels, 14.6 MiB, resident on the device, of which 96" in text
-    assert re.search(r"step +16 images x 4 views of 8 pixels in [\d.]+ ms \(cpu, fp32\)\n", text)
+    assert re.search(r"step +16 images x 4 views of 8 pixels in [\d.,]+ ms \(cpu, fp32\)\n", text)
     assert "time        2 epochs of 6 steps: " in text
 
 
