@@ -9,14 +9,15 @@ from dsf.files import read_json
 
 RESULTS = ROOT / "results"
 PLAN = load_plan("cifar10")
+IMAGENETTE = load_plan("imagenette")
 
 
 def says(page, text):
     return text in (ROOT / page).read_text(encoding="utf-8")
 
 
-def outcome(name):
-    return read_outcome(RESULTS / "cifar10", name)
+def outcome(name, plan=PLAN):
+    return read_outcome(RESULTS / plan.name, name)
 
 
 def best(method):
@@ -142,3 +143,33 @@ def test_dsf_starts_later():
     assert {round(value) for value in lead["backbone"]} == {1, 2}
     text = "3 to 4 points of kNN behind Feature_avg at epoch 10 (by the backbone's features 1 to 2)"
     assert says("docs/results-notes.md", text)
+
+
+def test_imagenette():
+    names = ("feature-avg", "dsf")
+    theirs, ours = (outcome(f"table1/{name}", IMAGENETTE) for name in names)
+    clean = [100 - it.linear_paper for it in (ours, theirs)]
+    scores = [
+        [outcome(name, IMAGENETTE).score for name in IMAGENETTE.candidates(method)]
+        for method in names
+    ]
+    behind = [max(values) - values[-1] for values in scores]
+    tuned = [
+        [outcome(f"table2/{name}/{data}", IMAGENETTE).finetuned for name in names]
+        for data in ("caltech101", "cifar10", "pets")
+    ]
+    for text in (
+        f"{theirs.knn:.1f} against {ours.knn:.1f} % kNN, "
+        f"{theirs.linear_paper:.1f} against {ours.linear_paper:.1f} % linear",
+        f"{theirs.knn_backbone:.1f} against {ours.knn_backbone:.1f} % kNN",
+        f"({ours.linear_fast:.1f} %, `fast`)",
+        f"{ours.mce:.1f} against {theirs.mce:.1f} % at severity 1 and {ours.mce_all:.1f} against "
+        f"{theirs.mce_all:.1f} % over all",
+        "{:.1f} against {:.1f} %.".format(*clean),
+        "Caltech-101 ({:.1f} against {:.1f} %)".format(*tuned[0]),
+        "CIFAR-10 ({:.1f} against {:.1f} %)".format(*tuned[1]),
+        "Pets ({:.1f} and {:.1f} %)".format(*tuned[2]),
+        "is {:.1f} and {:.1f} points behind it after 15 epochs".format(*behind),
+    ):
+        assert says("docs/results-notes.md", text), text
+    assert [values.index(max(values)) for values in scores] == [2, 2]  # the second highest rate
