@@ -277,6 +277,6 @@ def test_estimates():
     assert estimated_seconds(cifar, "table1/moco") == pytest.approx(seconds)
     imagenette = load_plan("imagenette")
     small, large = (estimated_seconds(imagenette, f"{part}/dsf") for part in ("table1", "large"))
-    assert small == pytest.approx(40 + 100 * 9469 * 8 / 22_000 + 60)
+    assert small == pytest.approx(40 + 100 * 9469 * 8 / 22_800 + 60)
     assert large - 100 == pytest.approx(2 * (224 / 128) ** 2 * (small - 100))
     assert estimated_seconds(imagenette, "table2/dsf/pets") == 70
