@@ -100,7 +100,7 @@ def test_all_plans_at_once(there, capsys):
     lines = capsys.readouterr().out.splitlines()
     totals = [line for line in lines if "done; the rest takes about" in line]
     assert [line.partition(":")[0] for line in totals] == ["cifar10", "imagenet100", "imagenette"]
-    assert totals[2].startswith("imagenette: 0 of 34 done; the rest takes about 117 ")
+    assert totals[2].startswith("imagenette: 0 of 34 done; the rest takes about 114 ")
     assert len(lines) == 87 + 28 + 34 + 3
     names = [line.split()[0] for line in lines]
     assert "table1/dsf" in names
