@@ -1,5 +1,8 @@
 """Numbers in prose are those of the files that it links to."""
 
+from itertools import pairwise
+from statistics import median
+
 import pytest
 from blocks import ROOT
 
@@ -173,3 +176,17 @@ def test_imagenette():
     ):
         assert says("docs/results-notes.md", text), text
     assert [values.index(max(values)) for values in scores] == [2, 2]  # the second highest rate
+
+
+def test_dsf_on_imagenette_costs_what_feature_averaging_does():
+    clocks = [
+        [seconds for _, seconds in outcome(f"table1/{name}", IMAGENETTE).curve("seconds")]
+        for name in ("dsf", "feature-avg")
+    ]
+    epochs = [[after - before for before, after in pairwise(clock)] for clock in clocks]
+    usual = [median(seconds) for seconds in epochs]
+    assert [round(seconds, 1) for seconds in usual] == [3.3, 3.3]
+    assert says("docs/results-notes.md", "an epoch takes 3.3 s for both")
+    lost = sum(seconds - usual[0] for seconds in epochs[0])
+    spent = outcome("table1/dsf", IMAGENETTE).seconds
+    assert says("docs/results-notes.md", f"DSF's {spent:.0f} s hold {lost:.0f} in which other runs")
